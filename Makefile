@@ -289,15 +289,16 @@ workflows-check: ## Checks GitHub's workflows, with actionlint
 	@.ci/actionlint $(ACTIONLINT_VERSION)
 
 .PHONY: manifests
-manifests: ## Generates the custom resource definitions from api/, the tables of settings in docs/, and the PrometheusRule of the alerts
+manifests: ## Generates the custom resource definitions from api/, the tables of settings and reasons in docs/, and the PrometheusRule of the alerts
 	cargo run --locked --quiet --example crds -- manifests
 	cargo run --locked --quiet --example settings -- docs/configuration.md docs/testing.md
+	cargo run --locked --quiet --example reasons -- docs/operations.md
 	@{ sed '/^spec:/q' $(PROMETHEUS_RULE); sed -n '/^groups:/,$$p' $(ALERTS) | sed 's/^./  &/'; } >$(TARGET)/rule.yaml
 	@cp $(TARGET)/rule.yaml $(PROMETHEUS_RULE)
 
 .PHONY: manifests-check
 manifests-check: manifests
-	@git diff --exit-code -- manifests docs/configuration.md docs/testing.md $(PROMETHEUS_RULE) || { echo "manifests/ does not match api/, or docs/configuration.md and docs/testing.md the programs, or the PrometheusRule $(ALERTS): commit what 'make manifests' wrote" >&2; exit 1; }
+	@git diff --exit-code -- manifests docs/configuration.md docs/testing.md docs/operations.md $(PROMETHEUS_RULE) || { echo "manifests/ does not match api/, or the tables in docs/ the programs, or the PrometheusRule $(ALERTS): commit what 'make manifests' wrote" >&2; exit 1; }
 
 .PHONY: yaml
 yaml: ## Writes the release manifest, dist/bottlerocket-update-operator.yaml (OVERLAY=default, VERSION= or IMAGE=), with kubectl or kustomize, or the test bed's kubectl if neither is there

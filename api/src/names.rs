@@ -59,6 +59,8 @@ pub const RETRY_ANNOTATION: &str = "brupop.bottlerocket.aws/retry";
 
 /// Name of the one [`crate::BottlerocketFleet`].
 pub const FLEET: &str = "fleet";
+/// The namespace of the shipped overlays.
+pub const DEFAULT_NAMESPACE: &str = "brupop-bottlerocket-aws";
 /// Name of the reconciler's Lease.
 pub const LEASE: &str = "brupop-reconciler";
 

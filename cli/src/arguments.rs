@@ -8,9 +8,6 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 pub use target::Target;
 
-/// Where the overlays install the operator.
-pub(crate) const DEFAULT_NAMESPACE: &str = "brupop-bottlerocket-aws";
-
 /// Shows what the Bottlerocket update operator does with a fleet and why, and steers it
 #[derive(Clone, Debug, Parser)]
 #[command(

@@ -3,10 +3,8 @@
 use std::fmt;
 
 use brupop_api::crds::{NAME_MAX, VARIANT_MAX, VERSION_MAX, is_variant, is_version};
-use brupop_api::names::is_object_name;
+use brupop_api::names::{DEFAULT_NAMESPACE, is_object_name};
 use brupop_api::printable::printable;
-
-use crate::arguments::DEFAULT_NAMESPACE;
 
 /// An argument of a command that people paste. What is not of its type is left for them to fill in.
 #[derive(Clone, Copy, Debug)]

@@ -280,7 +280,7 @@ mod tests {
             ("False", "BackingOff", false),
             ("False", "NodePaused", false),
             ("False", "FleetPaused", false),
-            ("Unknown", "NotReported", false),
+            ("Unknown", "AgentSilent", false),
             ("True", "Aborting", false),
         ] {
             let time = "2026-11-21T04:00:00Z";

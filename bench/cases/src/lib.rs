@@ -53,9 +53,8 @@ pub enum Part {
 
 /// The condition of each node.
 pub fn say_why(decided: &FleetDecision<'_>) -> Vec<DesiredCondition> {
-    let say = |reason: &decide::Reason<'_>| {
-        DesiredCondition::progressing(reason.status(), reason.as_str(), &reason.message())
-    };
+    let say =
+        |reason: &decide::Reason<'_>| DesiredCondition::progressing(reason, &reason.message(), "");
     decided.nodes.iter().map(|node| say(&node.reason)).collect()
 }
 

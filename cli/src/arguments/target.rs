@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use brupop_api::names::DEFAULT_NAMESPACE;
 use clap::Args;
 use jiff::SignedDuration;
 
-use super::{DEFAULT_NAMESPACE, object_name};
+use super::object_name;
 
 /// Where the operator is.
 #[derive(Clone, Debug, Args)]

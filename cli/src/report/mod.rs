@@ -2,7 +2,6 @@
 //! people have their words in it.
 
 pub(crate) mod history;
-mod remedy;
 pub(crate) mod status;
 pub(crate) mod why;
 
@@ -12,6 +11,7 @@ use brupop_api::conditions::{Condition, PROGRESSING};
 use brupop_api::crds::{MESSAGE_MAX, NAME_MAX, TIME_MAX, WORD_MAX};
 use brupop_api::fleet::Slot;
 use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, names};
+use brupop_core::decide::TO_GO_ON;
 use brupop_core::pool::Pool;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -135,6 +135,14 @@ pub(crate) fn notes(notes: &[String], page: &Page) -> String {
 /// The condition that says why a shadow's node moves or waits.
 fn progressing(shadow: &BottlerocketShadow) -> Option<&Condition> {
     condition(shadow, PROGRESSING)
+}
+
+/// Its sentence and, if a person has to do anything, the remedy.
+fn said_of(said: &Condition) -> (&str, Option<&str>) {
+    let parts = said.message.rsplit_once(TO_GO_ON);
+    parts.map_or((&said.message, None), |(sentence, remedy)| {
+        (sentence, Some(remedy))
+    })
 }
 
 fn condition<'a>(shadow: &'a BottlerocketShadow, type_: &str) -> Option<&'a Condition> {

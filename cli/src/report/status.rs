@@ -12,12 +12,12 @@ use brupop_api::conditions::{
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
 use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, State};
-use brupop_core::decide::{Reason, why_halted};
+use brupop_core::decide::{Reason, Turn, why_halted};
 use brupop_core::pool::Pool;
 
 use super::{
-    condition, limit, name, node_of, pool_of, progressing, sentence, slots_in_use, time, version,
-    word,
+    condition, limit, name, node_of, pool_of, progressing, said_of, sentence, slots_in_use, time,
+    version, word,
 };
 use crate::gather::Fleet;
 use crate::words::variant;
@@ -164,7 +164,9 @@ fn moving(
         state: state(shadow),
         goal: shadow.spec.state.as_str(),
         reason: word(said.map_or(SILENT, |said| &said.reason)),
-        message: said.map(|said| sentence(&said.message)).unwrap_or_default(),
+        message: said
+            .map(|said| sentence(said_of(said).0))
+            .unwrap_or_default(),
         since: shadow.spec.state_transition_timestamp.as_deref().map(time),
         updating_since: slot.and_then(|slot| slot.since.as_deref()).map(time),
         runs: runs(shadow),
@@ -187,7 +189,7 @@ fn waits_for<'s>(
             "their hosts know of an update; the reconciler has not said yet what they wait for",
         ),
         Some(said) => {
-            let waits_for_slot = said.reason == Reason::LimitReached.as_str();
+            let waits_for_slot = said.reason == Reason::LimitReached(Turn::NoSlot).as_str();
             let slots = if waits_for_slot {
                 slots_of(pool_of(shadow))
             } else {
@@ -196,7 +198,7 @@ fn waits_for<'s>(
             let message = slots.map(|slots| format!("waiting for a free slot: {slots}"));
             (
                 word(&said.reason),
-                message.unwrap_or_else(|| sentence(&said.message)),
+                message.unwrap_or_else(|| sentence(said_of(said).0)),
             )
         }
     }

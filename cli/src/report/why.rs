@@ -2,15 +2,14 @@
 
 use brupop_api::conditions::{Condition, ConditionStatus, OVERDUE};
 use brupop_api::{BottlerocketShadow, Item, Problem, State, names};
-use brupop_core::decide::Reason;
+use brupop_core::decide::{Named, Reason, Turn};
 use brupop_core::objects::WatchedNode;
 use brupop_core::phases::update_known_since;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::remedy::Named;
 use super::{
-    EventRow, condition, events, latest, name, notes, or_dash, pool_of, progressing, remedy,
+    EventRow, condition, events, latest, name, notes, or_dash, pool_of, progressing, said_of,
     sentence, slots_in_use, time, version, word,
 };
 use crate::Error;
@@ -32,7 +31,7 @@ pub(crate) struct Why {
     /// it did not wait.
     pub since: Option<String>,
     pub moves: bool,
-    /// What would have to change; absent for a reason that this program does not know.
+    /// What a person does about it; absent if nobody has to do anything.
     pub remedy: Option<String>,
     /// What it holds its slot for too long for.
     pub overdue: Option<String>,
@@ -88,7 +87,7 @@ pub(crate) fn of(node: &str, found: &AboutNode) -> Result<Why, Error> {
     };
     let status = found.fleet.as_ref().and_then(|fleet| fleet.status.as_ref());
     let slot = status.and_then(|status| status.slots.get(&names::shadow_name(node)));
-    let waits_for_slot = why.reason.as_deref() == Some(Reason::LimitReached.as_str());
+    let waits_for_slot = why.reason.as_deref() == Some(Reason::LimitReached(Turn::NoSlot).as_str());
     let shadow = found.shadow.as_ref().and_then(Item::ok);
     why.slots = status
         .zip(shadow)
@@ -107,22 +106,18 @@ fn of_shadow(node: &str, namespace: &str, shadow: &BottlerocketShadow) -> Why {
     let said = progressing(shadow);
     let silent = "the reconciler has said nothing about this node yet: see whether one leads";
     let failure = shadow.spec.last_failure.as_ref();
-    let wanted = status
-        .target_version
-        .as_deref()
-        .or(shadow.spec.version.as_deref())
-        .unwrap_or_default();
     let named = Named {
         node,
-        version: wanted,
         pool: pool_of(shadow),
         namespace,
+        failure: failure.map(|failed| failed.reason.as_str()),
     };
-    let reason = said.and_then(|said| Reason::of_word(&said.reason));
-    let remedy = reason.map(|reason| remedy::of(&reason, &named));
+    let told = said.map(|said| said_of(said));
+    let remedy = said.zip(told.and_then(|told| told.1));
+    let remedy = remedy.map(|(said, remedy)| own_commands(&said.reason, remedy, &named));
     Why {
         reason: said.map(|said| word(&said.reason)),
-        message: said.map_or(silent.to_owned(), |said| sentence(&said.message)),
+        message: told.map_or(silent.to_owned(), |told| sentence(told.0)),
         since: said.map(|said| time(since(said, shadow))),
         moves: said.is_some_and(|said| said.status == ConditionStatus::True),
         remedy,
@@ -150,6 +145,13 @@ fn of_shadow(node: &str, namespace: &str, shadow: &BottlerocketShadow) -> Why {
     }
 }
 
+/// The remedy that the condition ends with. Its commands can be pasted if they are those of this program.
+fn own_commands(reason: &str, remedy: &str, named: &Named<'_>) -> String {
+    let own = Reason::of_word(reason).map(|reason| reason.remedy(named));
+    own.filter(|own| own == remedy)
+        .unwrap_or_else(|| sentence(remedy))
+}
+
 /// Since when the node does what its condition Progressing says.
 fn since<'a>(said: &'a Condition, shadow: &'a BottlerocketShadow) -> &'a str {
     let transition = said.last_transition_time.as_str();
@@ -167,14 +169,14 @@ fn without_shadow(
 ) -> Result<Why, Error> {
     let named = Named {
         node,
-        version: "",
         pool: "",
         namespace,
+        failure: None,
     };
     let of_reason = |reason: Reason<'_>| Why {
         reason: Some(reason.as_str().to_owned()),
         message: reason.message().into_owned(),
-        remedy: Some(remedy::of(&reason, &named)),
+        remedy: Some(reason.remedy(&named)),
         ..Why::default()
     };
     Ok(match seen {

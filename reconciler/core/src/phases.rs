@@ -3,11 +3,11 @@
 
 use brupop_api::conditions::{ConditionStatus, UPDATE_AVAILABLE};
 use brupop_api::fleet::Slot;
-use brupop_api::{BottlerocketShadow, State};
+use brupop_api::{BottlerocketShadow, Object, State};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::{Cluster, Entry};
-use crate::decide::{Abort, Decision, Effect, Milestone, NOT_RETURNED, Reason, Slots};
+use crate::decide::{Abort, Decision, Effect, Milestone, MonitorStep, NOT_RETURNED, Reason, Slots};
 use crate::facts::{FleetFacts, NodeView};
 use crate::status::shadow_conditions;
 use crate::times;
@@ -82,7 +82,7 @@ pub fn ended_by(
     let transition = || times::read(spec.state_transition_timestamp.as_deref());
     let slot_since = || times::read(view.slot(fleet)?.since.as_deref());
     let (phase, since, until) = match (&decision.effect, decision.reason, decision.milestone) {
-        (Some(Effect::Write(_)), Reason::Starting(_), Some(Milestone::Started)) => {
+        (Some(Effect::Write(_)), _, Some(Milestone::Started)) => {
             let known =
                 update_known_since(entry.shadow()?).and_then(|since| times::read(Some(since)))?;
             (
@@ -91,8 +91,8 @@ pub fn ended_by(
                 slot_since()?,
             )
         }
-        (Some(Effect::Write(_)), Reason::ExcludedFromLoadBalancers | Reason::Cordoning, _)
-            if node_changed_since(entry).is_none() =>
+        (Some(Effect::Write(write)), Reason::Draining(_), _)
+            if matches!(write.object, Object::Node(_)) && node_changed_since(entry).is_none() =>
         {
             (Phase::Staging, slot_since()?, now)
         }
@@ -101,7 +101,7 @@ pub fn ended_by(
             (Phase::Draining, node_changed_since(entry)?, now)
         }
         // A host that rebooted by itself needed no grant, and nobody saw when it began.
-        (Some(Effect::Write(_)), Reason::Monitoring, _)
+        (Some(Effect::Write(_)), Reason::Monitoring(MonitorStep::InService), _)
             if spec.reboot_granted_boot_id.is_some() =>
         {
             (Phase::Rebooting, transition()?, now)

@@ -19,7 +19,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde_json::{Value, json};
 
-use crate::decide::{goes_back, version_for};
+use crate::decide::{Reason, TO_GO_ON, goes_back, version_for};
 use crate::facts::NodeView;
 use crate::times;
 pub use events::EventText;
@@ -56,6 +56,15 @@ pub fn going_back(view: &NodeView<'_>) -> Option<String> {
     ))
 }
 
+/// The remedy as the end of a sentence; empty if there is none.
+fn to_go_on(remedy: &str) -> String {
+    if remedy.is_empty() {
+        String::new()
+    } else {
+        format!("{TO_GO_ON}{remedy}")
+    }
+}
+
 /// What a condition should say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields of a condition")]
@@ -67,9 +76,12 @@ pub struct DesiredCondition {
 }
 
 impl DesiredCondition {
-    /// The condition Progressing of a shadow.
-    pub fn progressing(status: ConditionStatus, reason: &'static str, message: &str) -> Self {
-        Self::of(PROGRESSING, status, reason, message)
+    /// The condition Progressing of a shadow: this sentence, in the room that its remedy leaves, and the remedy.
+    pub fn progressing(reason: &Reason<'_>, sentence: &str, remedy: &str) -> Self {
+        let remedy = to_go_on(remedy);
+        let sentence = printable(sentence, MESSAGE_MAX.saturating_sub(remedy.len()));
+        let message = sentence.into_owned() + &remedy;
+        Self::of(PROGRESSING, reason.status(), reason.as_str(), &message)
     }
 
     /// The message is made printable: it may hold the words of agents, hosts and API servers.

@@ -5,7 +5,7 @@ use super::last_pass::NodeGroup;
 use super::*;
 use brupop_api::printable::is_printable;
 use brupop_api::{BottlerocketShadow, Item};
-use brupop_core::decide::Reason;
+use brupop_core::decide::{Gone, Reason, RebootStep, Turn};
 use brupop_core::facts::{FleetFacts, NodeView, Steering};
 use brupop_core::rules::GateState;
 use jiff::SignedDuration;
@@ -81,7 +81,7 @@ fn hosts_are_counted_as_upstreams_users_know_it() {
         skipped: BTreeMap::from([("Pod", 1)]),
         halted: vec![("1.1.0".to_owned(), "aws".to_owned())],
         oldest_slot_seconds: Some(90),
-        overdue: BTreeMap::from([("ReturningToService", 1)]),
+        overdue: BTreeMap::from([("Monitoring", 1)]),
         denied_out_of_service: 1,
         admission_enforced: true,
         other_operator: true,
@@ -115,7 +115,7 @@ fn hosts_are_counted_as_upstreams_users_know_it() {
         r#"brupop_nodes{pool="",reason="NoUpdate",bottlerocket_version=""} 1"#,
         "brupop_last_pass_timestamp_seconds 1795233590",
         "brupop_oldest_slot_seconds 90",
-        r#"brupop_slots_overdue{reason="ReturningToService"} 1"#,
+        r#"brupop_slots_overdue{reason="Monitoring"} 1"#,
         "brupop_denied_nodes_out_of_service 1",
         "brupop_admission_enforced 1",
         "brupop_other_operator 1",
@@ -416,10 +416,10 @@ fn a_pass_counts_who_waits_and_since_when() {
     };
     let views = ["brs-a", "brs-b", "brs-c", "brs-d"].map(view);
     let reasons = [
-        Reason::LimitReached,
-        Reason::LimitReached,
+        Reason::LimitReached(Turn::NoSlot),
+        Reason::LimitReached(Turn::NoSlot),
         Reason::NodePaused,
-        Reason::Rebooting,
+        Reason::Rebooting(RebootStep::Claimed),
     ];
     let mut pass = LastPass::default();
     pass.count(&cluster, &FleetFacts::EXAMPLE, views.iter().zip(&reasons));
@@ -450,7 +450,7 @@ fn a_pool_that_is_not_known_is_none() {
     pass.count(
         &Cluster::default(),
         &FleetFacts::EXAMPLE,
-        [(&view, &Reason::NodeGone)].into_iter(),
+        [(&view, &Reason::NodeGone(Gone::Deleted))].into_iter(),
     );
     assert_eq!(pass.nodes, BTreeMap::from([(group("", "NodeGone", ""), 1)]));
 }

@@ -114,8 +114,8 @@ fn rows_say_who_runs_starts_and_waits() {
     assert_eq!(
         rows,
         [
-            ("e", NodePlan::Running, "Starting"),
-            ("a", NodePlan::Starts, "Starting"),
+            ("e", NodePlan::Running, "Staging"),
+            ("a", NodePlan::Starts, "Staging"),
             ("d", NodePlan::Waits(1), "LimitReached"),
             ("f", NodePlan::Waits(2), "LimitReached"),
             ("b", NodePlan::Stays, "NodePaused"),

@@ -112,12 +112,7 @@ fn waits_for_pods(decision: &Decision<'_>) -> bool {
         Some(Effect::Grant { .. }) => true,
         _ => false,
     };
-    let empties = [
-        Reason::ExcludedFromLoadBalancers,
-        Reason::Cordoning,
-        Reason::Draining,
-    ];
-    of_node && empties.contains(&decision.reason)
+    of_node && matches!(decision.reason, Reason::Draining(_))
 }
 
 #[cfg(test)]
@@ -125,6 +120,7 @@ mod tests {
     use super::*;
     use crate::process::tests::{holds_up, reconciler};
     use brupop_api::Write;
+    use brupop_core::decide::{DrainStep, MonitorStep};
     use brupop_core::drain::PodKey;
     use tokio::sync::{mpsc::unbounded_channel, watch};
 
@@ -158,26 +154,24 @@ mod tests {
             || write(Object::Node("n")),
             || write(Object::ShadowSpec("brs-n")),
         );
+        let drains = Reason::Draining(DrainStep::Cordons);
         for (effect, reason, waits) in [
+            (Effect::Write(node()), drains, true),
             (
                 Effect::Write(node()),
-                Reason::ExcludedFromLoadBalancers,
-                true,
+                Reason::Monitoring(MonitorStep::Returns),
+                false,
             ),
-            (Effect::Write(node()), Reason::Cordoning, true),
-            (Effect::Write(node()), Reason::Starting("2.0.0"), false),
-            (Effect::Write(node()), Reason::Draining, true),
-            (Effect::Write(node()), Reason::ReturningToService, false),
-            (Effect::Write(shadow()), Reason::Draining, false),
+            (Effect::Write(shadow()), drains, false),
             (
                 Effect::Grant {
                     confirm: node(),
                     grant: shadow(),
                 },
-                Reason::Draining,
+                drains,
                 true,
             ),
-            (Effect::Evict, Reason::Draining, false),
+            (Effect::Evict, drains, false),
         ] {
             let decision = Decision {
                 effect: Some(effect),

@@ -16,7 +16,9 @@ use brupop_core::deadlines::sentences::{
     back_off_text, exclusion_text, given_up_text, verify_text, workloads_text,
 };
 use brupop_core::deadlines::{EXCLUDED, TRANSITION};
-use brupop_core::decide::{Abort, Reason};
+use brupop_core::decide::{
+    Abort, DrainStep, MonitorStep, Named, Reason, StagingStep, TOO_MANY_PODS,
+};
 use brupop_core::drain::Obstacle;
 use brupop_core::facts::NodeView;
 use brupop_core::status::{self, DesiredCondition, EventText};
@@ -95,10 +97,10 @@ impl Reconciler {
         let Some(shadow) = cluster.shadow(name) else {
             return self.explain_without_shadow(cluster, view, reason);
         };
-        if matches!(reason, Reason::NotLeading | Reason::NodeGone) {
+        if matches!(reason, Reason::NotLeading | Reason::NodeGone(_)) {
             return;
         }
-        if matches!(reason, Reason::Draining) {
+        if matches!(reason, Reason::Draining(_)) {
             self.publish_refusal(pass, view);
         }
         if let Reason::Aborting(why) = reason {
@@ -106,16 +108,22 @@ impl Reconciler {
         }
         let goal = shadow.spec.state;
         // Until when is known once the step has begun.
-        if matches!(reason, Reason::Monitoring) && goal != State::MonitoringUpdate {
+        if matches!(reason, Reason::Monitoring(MonitorStep::InService))
+            && goal != State::MonitoringUpdate
+        {
             return;
         }
         // A step has begun once its write is stored. The API server, or the webhook, may refuse it for long.
         let reason = match reason {
-            Reason::Finishing if goal == State::MonitoringUpdate => &Reason::Monitoring,
+            Reason::Finishing if goal == State::MonitoringUpdate => {
+                &Reason::Monitoring(MonitorStep::InService)
+            }
             reason => reason,
         };
         let mut message = match reason {
-            Reason::Starting(version) if goal == State::Idle => status::not_stored_yet(version),
+            Reason::Staging(StagingStep::Begins(version)) if goal == State::Idle => {
+                status::not_stored_yet(version)
+            }
             reason => reason.message().into_owned(),
         };
         if let Some(more) = self.detail(pass, view, reason) {
@@ -127,7 +135,19 @@ impl Reconciler {
         if let Some(left) = status::left_by_people(view).filter(|_| reason.has_no_update()) {
             message = format!("{message}; {left}");
         }
-        let progressing = DesiredCondition::progressing(reason.status(), reason.as_str(), &message);
+        let fleet = &pass.observed.fleet;
+        let pool = fleet.pool_of(view).map_or("", |pool| pool.name);
+        let remedy = reason.remedy(&Named {
+            node: names::node_of_shadow(name).unwrap_or_default(),
+            pool,
+            namespace: &self.api.namespace,
+            failure: shadow
+                .spec
+                .last_failure
+                .as_ref()
+                .map(|failed| failed.reason.as_str()),
+        });
+        let progressing = DesiredCondition::progressing(reason, &message, &remedy);
         self.log_reason(cluster, view, reason, &progressing);
         let overdue = view
             .time
@@ -144,11 +164,6 @@ impl Reconciler {
             .chain(available)
             .collect();
         let now = self.now();
-        let pool = pass
-            .observed
-            .fleet
-            .pool_of(view)
-            .map_or("", |pool| pool.name);
         let has_slot = pass.observed.fleet.slots.contains_key(name);
         let step = step(shadow, has_slot, why);
         let explained = &mut self.leading.memory.node(name).explained;
@@ -181,8 +196,7 @@ impl Reconciler {
         reason: &Reason<'_>,
     ) {
         if matches!(reason, Reason::NodeChangesDenied(_)) {
-            let told =
-                DesiredCondition::progressing(reason.status(), reason.as_str(), &reason.message());
+            let told = DesiredCondition::progressing(reason, &reason.message(), "");
             self.log_reason(cluster, view, reason, &told);
         } else {
             self.leading.memory.node(view.shadow_name).explained.reason = None;
@@ -210,7 +224,7 @@ impl Reconciler {
             cluster,
             view,
             wanted.reason,
-            EventText::of_reason(view, reason),
+            EventText::of_reason(view, reason, &wanted.message),
         );
         if let Some(left_out) = logged {
             let (left_out, says) = ((left_out > 0).then_some(left_out), &wanted.message);
@@ -254,14 +268,15 @@ impl Reconciler {
                 .read([shadow.metadata.uid.as_deref()?, TRANSITION], text, now)
         };
         match reason {
-            Reason::Draining | Reason::Aborting(Abort::DrainBlocked | Abort::DrainTimedOut) => {
+            Reason::Draining(DrainStep::Evicts)
+            | Reason::Aborting(Abort::DrainBlocked | Abort::DrainTimedOut) => {
                 let held_up = known
                     .drains
                     .get(name)
                     .and_then(|drain| drain.held_up_by.clone());
                 held_up.or_else(|| left(cluster, name))
             }
-            Reason::Starting(_) => {
+            Reason::Staging(StagingStep::Begins(_)) => {
                 let spec = &cluster.shadow(name)?.spec;
                 let since = spec
                     .state_transition_timestamp
@@ -269,9 +284,7 @@ impl Reconciler {
                     .filter(|_| spec.state != State::Idle)?;
                 Some(format!("it was asked to at {since}"))
             }
-            Reason::RebootGranted | Reason::Rebooting | Reason::RebootOverdue(_) => {
-                left(cluster, name)
-            }
+            Reason::Rebooting(_) | Reason::RebootOverdue(_) => left(cluster, name),
             Reason::Aborting(Abort::PodsComeBack) => known.drain(name)?.needed.clone(),
             Reason::Aborting(Abort::NodeChangesDenied) => {
                 let denied = known.denied.get(name)?;
@@ -279,13 +292,14 @@ impl Reconciler {
             }
             Reason::Aborting(Abort::CannotDrain) => match known.obstacles.get(name)? {
                 Obstacle::Never(why) => Some(why.clone()),
-                Obstacle::TooManyPods | Obstacle::Budget { .. } => None,
+                Obstacle::TooManyPods => Some(TOO_MANY_PODS.to_owned()),
+                Obstacle::Budget { .. } => None,
             },
             Reason::BackingOff => {
                 let shadow = cluster.shadow(name)?;
                 let (spec, base) = (&shadow.spec, self.policy.durations.back_off_base);
-                let (node, uid) = (view.node?.name, shadow.metadata.uid.as_deref()?);
-                let failed = |failures| back_off_text(node, failures, base, uid, &known.ahead, now);
+                let uid = shadow.metadata.uid.as_deref()?;
+                let failed = |failures| back_off_text(failures, base, uid, &known.ahead, now);
                 spec.last_failure.as_ref().and_then(failed).or_else(|| {
                     // A leader that was not there reads it from the condition that an earlier one has written.
                     let told = || {
@@ -295,14 +309,13 @@ impl Reconciler {
                     let why = self.leading.memory.given_up(name).or_else(told);
                     let why = why.map(|why| format!("({why:?}): {why}"));
                     given_up_text(
-                        node,
                         spec.version.as_deref()?,
                         why.as_deref(),
                         transition(shadow)?,
                     )
                 })
             }
-            Reason::Monitoring => verify_text(
+            Reason::Monitoring(MonitorStep::InService) => verify_text(
                 pass.observed.fleet.pool_of(view)?,
                 transition(cluster.shadow(name)?)?,
             ),
@@ -310,7 +323,7 @@ impl Reconciler {
                 pass.observed.fleet.pool_of(view)?,
                 transition(cluster.shadow(name)?)?,
             ),
-            Reason::ExcludedFromLoadBalancers => {
+            Reason::Draining(DrainStep::LeavesLoadBalancers) => {
                 let since = cluster.entries.get(name)?.marker()?.excluded_at.as_deref();
                 let since = known.ahead.read([view.node?.uid, EXCLUDED], since, now)?;
                 exclusion_text(pass.observed.fleet.pool_of(view)?, since)
@@ -333,7 +346,7 @@ impl Reconciler {
             self.publisher.publish(Context::of(
                 pass.cluster,
                 view,
-                Reason::Draining.as_str(),
+                Reason::Draining(DrainStep::Evicts).as_str(),
                 Some(event),
             ));
         }

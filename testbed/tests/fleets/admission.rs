@@ -113,7 +113,7 @@ async fn a_denied_shadow_puts_its_node_back_before_it_is_drained() -> Result<()>
     let mut fleet = Fleet::quick(1, &[("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "600")]).await?;
     fleet.apply(&freezes_staged()).await?;
     fleet.publish(NEW)?;
-    let excluded = |reason: &str| reason == "ExcludedFromLoadBalancers";
+    let excluded = |reason: &str| reason == "Draining";
     fleet
         .until_node("node-0", "is out of load balancers", |seen| {
             excluded(&seen.reason)

@@ -285,22 +285,9 @@ impl Glance {
 impl Moving {
     /// Does its sentence say more than its reason?
     fn says_more(&self) -> bool {
-        use Reason::{
-            Cordoning, Draining, ExcludedFromLoadBalancers, Finishing, RebootGranted, Rebooting,
-            ReturningToService, Staging,
-        };
         let says_all = Reason::of_word(&self.reason).is_some_and(|reason| {
-            matches!(
-                reason,
-                Staging(_)
-                    | ExcludedFromLoadBalancers
-                    | Cordoning
-                    | Draining
-                    | RebootGranted
-                    | Rebooting
-                    | ReturningToService
-                    | Finishing
-            )
+            let is_step = reason.begins_step() && !matches!(reason, Reason::Monitoring(_));
+            is_step || reason == Reason::Finishing
         });
         !says_all || self.message.contains("; ")
     }

@@ -16,8 +16,8 @@ fn a_fleet_in_mid_update() {
             runs,
             [
                 "True",
-                "ReturningToService",
-                "the node is being put back into service",
+                "Monitoring",
+                "the node runs the new version, and is being monitored",
             ],
         ),
         updated("node-2"),

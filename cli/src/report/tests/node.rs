@@ -208,19 +208,25 @@ fn a_node_without_a_shadow() {
     assert_eq!(none, "there is no Node node-9, and no shadow of it");
 }
 
-/// A node whose agent has no pod has no logs either.
+/// Commands that are not this program's own are not shown as if they could be pasted.
 #[test]
-fn a_silent_agent_may_have_no_pod() {
-    let silent = Reason::of_word("AgentSilent").unwrap();
-    let view = why::of(
-        "node-1",
-        &about(idle("node-1", ["False", "AgentSilent", &silent.message()])),
-    )
-    .unwrap();
-    for told in [view.message.as_str(), view.remedy.as_deref().unwrap()] {
-        assert!(
-            told.contains("DaemonSet") && told.contains("if there is no pod"),
-            "{told}"
-        );
+fn a_remedy_is_shown_as_the_condition_ends_with_it() {
+    let paused = about(idle("node-1", LIMIT));
+    let own = Reason::NodePaused.remedy(&Named {
+        node: "node-1",
+        pool: "",
+        namespace: &paused.namespace,
+        failure: None,
+    });
+    let foreign = "run `kubectl delete nodes --all`";
+    for (told, shown) in [
+        (own.as_str(), own.as_str()),
+        (foreign, &foreign.replace('`', "'")),
+    ] {
+        let message = format!("a person paused this node{TO_GO_ON}{told}");
+        let found = about(idle("node-1", ["False", "NodePaused", &message]));
+        let view = why::of("node-1", &found).unwrap();
+        let said = (view.message.as_str(), view.remedy.as_deref());
+        assert_eq!(said, ("a person paused this node", Some(shown)));
     }
 }

@@ -12,7 +12,6 @@ use crate::times::Ahead;
 /// How the node failed, and until when it backs off, as a part of a sentence; `None` if it does so no more, or the time cannot
 /// be read.
 pub fn back_off_text(
-    node: &str,
     failures: &LastFailure,
     base: SignedDuration,
     uid: &str,
@@ -27,33 +26,19 @@ pub fn back_off_text(
         format!("{} times", failures.count)
     };
     Some(format!(
-        "it failed {times}, the last time at {} ({}: {}), and waits until {until}{}",
-        failures.at,
-        failures.reason,
-        failures.message,
-        ended_by(node)
+        "it failed {times}, the last time at {} ({}: {}), and waits until {until}",
+        failures.at, failures.reason, failures.message
     ))
 }
 
 /// Why a node waits whose last attempt, begun for this version, has neither failed nor succeeded, and until when, as a part
 /// of a sentence.
-pub fn given_up_text(
-    node: &str,
-    version: &str,
-    why: Option<&str>,
-    transition: Timestamp,
-) -> Option<String> {
+pub fn given_up_text(version: &str, why: Option<&str>, transition: Timestamp) -> Option<String> {
     let until = until(transition, OTHER_TARGET_BACK_OFF)?;
     let why = why.map(|why| format!(" {why}")).unwrap_or_default();
     Some(format!(
-        "the update to {version} was given up{why}; that is no failure, and the node waits until {until}{}",
-        ended_by(node)
+        "the update to {version} was given up{why}; that is no failure, and the node waits until {until}"
     ))
-}
-
-/// What ends a wait at once, at the end of its sentence.
-fn ended_by(node: &str) -> String {
-    format!(", or until `kubectl brupop retry {node}`")
 }
 
 /// Until when a node of this pool is monitored at least, which has been so since then, and by which setting, as a part of a
@@ -151,7 +136,7 @@ mod tests {
         let now = "2026-11-21T04:01:00Z".parse().unwrap();
         let base = SignedDuration::from_mins(2);
         let text =
-            |failures: &LastFailure, now| back_off_text("n", failures, base, "", Ahead::NONE, now);
+            |failures: &LastFailure, now| back_off_text(failures, base, "", Ahead::NONE, now);
         let event = |count| text(&failures(count), now);
         let once = "it failed once, the last time at 2026-11-21T04:00:00.250Z (FellBack: the host came back), and waits until ";
         let once = event(1)
@@ -159,19 +144,15 @@ mod tests {
             .strip_prefix(once)
             .map(str::to_owned)
             .unwrap();
-        let end = once
-            .strip_suffix(", or until `kubectl brupop retry n`")
-            .unwrap();
-        let end = end.parse::<Timestamp>().unwrap();
+        let end = once.parse::<Timestamp>().unwrap();
         let least = "2026-11-21T04:02:00Z".parse().unwrap();
         assert!(
             end >= least && end <= least + SignedDuration::from_secs(16),
             "{end}"
         );
         assert!(event(2).unwrap().starts_with("it failed 2 times, "));
-        let given_up =
-            |why| given_up_text("n", "1.20.0", why, at("2026-11-21T04:00:00.250Z")).unwrap();
-        let end = "; that is no failure, and the node waits until 2026-11-21T04:01:00Z, or until `kubectl brupop retry n`";
+        let given_up = |why| given_up_text("1.20.0", why, at("2026-11-21T04:00:00.250Z")).unwrap();
+        let end = "; that is no failure, and the node waits until 2026-11-21T04:01:00Z";
         assert_eq!(
             given_up(None),
             format!("the update to 1.20.0 was given up{end}")

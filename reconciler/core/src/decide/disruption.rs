@@ -106,23 +106,17 @@ fn is_kept(view: &NodeView<'_>) -> bool {
 /// Would the node begin if there was room, once others are done, or once something is over that ends by itself or that a new
 /// leader does not know yet?
 fn waits(reason: &Reason<'_>) -> bool {
-    matches!(
-        reason,
-        Reason::Starting(_)
-            | Reason::LimitReached
-            | Reason::LimitUsedByUnavailableNodes(_)
-            | Reason::VersionUnproven(_)
-            | Reason::WaitingForZone(_)
-            | Reason::CheckingPods
-            | Reason::NodeTooYoung
-            | Reason::BudgetAllowsNone(_)
-            | Reason::ControlPlaneBusy(_)
-            | Reason::AgentSilent
-            | Reason::GateClosed(_)
-            | Reason::GateUnknown(_)
-            | Reason::AdmissionNotEnforced
-            | Reason::OtherOperator(OtherOperator::Installed)
-    )
+    match reason {
+        Reason::Finishing
+        | Reason::OutsideWindow(_)
+        | Reason::WaitingForPool(_)
+        | Reason::VersionTooYoung(_) => false,
+        Reason::BudgetAllowsNone(_) | Reason::AgentSilent(_) => true,
+        reason => {
+            reason.waits_for_turn() && !reason.forbids_download()
+                || *reason == Reason::OtherOperator(OtherOperator::Installed)
+        }
+    }
 }
 
 fn pool_and_version<'a>(view: &NodeView<'a>) -> Option<(Option<usize>, &'a str)> {

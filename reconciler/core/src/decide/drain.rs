@@ -3,7 +3,7 @@
 use brupop_api::shadow::LastFailure;
 use brupop_api::{Field, Marker, Value};
 
-use super::{Abort, Case, Decision, Effect, Milestone, Reason, writes};
+use super::{Abort, Case, Decision, DrainStep, Effect, Milestone, Reason, writes};
 use crate::facts::NodeFacts;
 
 impl<'a> Case<'_, 'a> {
@@ -27,7 +27,7 @@ impl<'a> Case<'_, 'a> {
             ..marker
         };
         if view.pods.too_many {
-            return Some(self.abort(Abort::TooManyPods));
+            return Some(self.abort(Abort::CannotDrain));
         }
         if marker.drain_started_at.is_none() {
             Some(self.begin_drain(marker))
@@ -51,7 +51,7 @@ impl<'a> Case<'_, 'a> {
             return decision;
         }
         if view.busy_control_plane.is_some() {
-            return self.abort(Abort::ControlPlaneBusy);
+            return self.abort(Abort::PoolClosed);
         }
         if view.pods.undrainable.is_some() && !view.force {
             return self.abort(Abort::CannotDrain);
@@ -69,10 +69,10 @@ impl<'a> Case<'_, 'a> {
             let sets = [(Field::ExcludedFromLoadBalancers, Value::Set)];
             let tests = [(Field::ExcludedFromLoadBalancers, Value::Absent)];
             let write = writes::mark(node, tests, sets, excluded);
-            return Decision::write(write, Reason::ExcludedFromLoadBalancers);
+            return Decision::write(write, Reason::Draining(DrainStep::LeavesLoadBalancers));
         }
         if marker.excluded_at.is_some() && !view.time.exclusion_over {
-            return Decision::wait(Reason::ExcludedFromLoadBalancers);
+            return Decision::wait(Reason::Draining(DrainStep::LeavesLoadBalancers));
         }
         let cordoned = Marker {
             drain_started_at: now(),
@@ -132,7 +132,10 @@ impl<'a> Case<'_, 'a> {
                 (false, _) => return Some(self.abort(Abort::PodsComeBack)),
                 // Force respects budgets, too, as long as there is time. Others go meanwhile.
                 (true, false) => {
-                    return Some(Decision::carry_out(Effect::Evict, Reason::Draining));
+                    return Some(Decision::carry_out(
+                        Effect::Evict,
+                        Reason::Draining(DrainStep::Evicts),
+                    ));
                 }
                 (true, true) => {}
             }
@@ -141,7 +144,7 @@ impl<'a> Case<'_, 'a> {
             return self.evict(marker, overdue);
         }
         if !view.pods.known {
-            return Some(Decision::wait(Reason::Draining));
+            return Some(Decision::wait(Reason::Draining(DrainStep::Evicts)));
         }
         if !view.pods.drained {
             // Pods have come since. Either somebody uncordoned the node and cordoned it again, unseen; or the pods
@@ -154,7 +157,7 @@ impl<'a> Case<'_, 'a> {
             let tests = [(Field::Unschedulable, Value::Set)];
             return Some(Decision::write(
                 writes::mark(node, tests, [], again),
-                Reason::Draining,
+                Reason::Draining(DrainStep::Evicts),
             ));
         }
         None
@@ -181,7 +184,7 @@ impl<'a> Case<'_, 'a> {
         let note = |marker| {
             Decision::write(
                 writes::mark(node, [(Field::Unschedulable, Value::Set)], [], marker),
-                Reason::Draining,
+                Reason::Draining(DrainStep::Evicts),
             )
         };
         if !pods.returning.is_empty() {
@@ -206,7 +209,10 @@ impl<'a> Case<'_, 'a> {
         } else {
             Effect::Evict
         };
-        Some(Decision::carry_out(effect, Reason::Draining))
+        Some(Decision::carry_out(
+            effect,
+            Reason::Draining(DrainStep::Evicts),
+        ))
     }
 }
 
@@ -236,5 +242,8 @@ fn cordon<'a>(node: &NodeFacts<'a>, marker: Marker) -> Decision<'a> {
         kept_since: None,
         ..marker
     };
-    Decision::write(writes::mark(node, tests, sets, marker), Reason::Cordoning)
+    Decision::write(
+        writes::mark(node, tests, sets, marker),
+        Reason::Draining(DrainStep::Cordons),
+    )
 }

@@ -12,7 +12,10 @@ use brupop_api::{Problem, State};
 
 use super::pool::{self, Stage};
 use super::room::Place;
-use super::{Case, Decision, Effect, Milestone, OtherOperator, Reason, undo_when_ready, writes};
+use super::{
+    Case, Decision, Effect, Gone, Milestone, OVERGROWN, OtherOperator, Reason, Silence,
+    StagingStep, TOO_MANY_PODS, TooManyFailures, Turn, undo_when_ready, writes,
+};
 use crate::facts::{FleetFacts, NodeView};
 use crate::window::Starts;
 
@@ -42,7 +45,9 @@ impl<'a> Case<'_, 'a> {
             Some(_) => return Decision::wait(finishing(shadow)),
             None => {
                 return Decision::wait(
-                    startable(fleet, view).err().unwrap_or(Reason::LimitReached),
+                    startable(fleet, view)
+                        .err()
+                        .unwrap_or(Reason::LimitReached(Turn::NoSlot)),
                 );
             }
         };
@@ -52,11 +57,12 @@ impl<'a> Case<'_, 'a> {
             Err(reason) => skip(reason),
             // The slot was taken for another version, and counts as a try of that.
             Ok(version) if slot.version.as_deref().is_some_and(|its| its != version) => {
-                skip(Reason::LimitReached)
+                skip(Reason::LimitReached(Turn::NoSlot))
             }
             Ok(version) => {
                 let write = writes::stage(fleet, shadow, node, slot, version);
-                Decision::write(write, Reason::Starting(version)).reaching(Milestone::Started)
+                Decision::write(write, Reason::Staging(StagingStep::Begins(version)))
+                    .reaching(Milestone::Started)
             }
         }
     }
@@ -78,17 +84,17 @@ pub(super) fn startable<'a>(
 /// budgets before its cordon.
 fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reason<'a>> {
     let (Some(node), Some(shadow)) = (view.node, view.shadow) else {
-        return Err(Reason::NodeGone);
+        return Err(Reason::NodeGone(Gone::Deleted));
     };
     first([
         (!node.labelled, Reason::NotLabelled),
         (!node.ready, Reason::NodeNotReady),
         (node.leaving, Reason::NodeLeaving),
-        (node.overgrown, Reason::TooManyLabels),
+        (node.overgrown, Reason::NodeChangesDenied(OVERGROWN)),
         (node.version.is_none(), Reason::NotBottlerocket),
-        (!view.has_reported(), Reason::NotReported),
+        (!view.has_reported(), Reason::AgentSilent(Silence::NoReport)),
         (!shadow.reports(State::Idle), finishing(&shadow)),
-        (!node.agent_ready, Reason::AgentSilent),
+        (!node.agent_ready, Reason::AgentSilent(Silence::NoPod)),
     ])?;
     // Each update begins with a refresh, which would fail.
     if shadow.status.cannot_update()
@@ -105,7 +111,7 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
         (node.paused, Reason::NodePaused),
         (
             fleet.is_halted_for(view, version),
-            Reason::VersionHalted(version),
+            Reason::VersionHalted(TooManyFailures::Version(version)),
         ),
     ])?;
     let (allows, allows_version) = (
@@ -139,7 +145,7 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
     ])?;
     match (view.denied.or(view.shadow_denied), view.pods.undrainable) {
         (Some(why), _) => Err(Reason::NodeChangesDenied(why)),
-        _ if view.pods.too_many => Err(Reason::TooManyPods),
+        _ if view.pods.too_many => Err(Reason::CannotDrain(TOO_MANY_PODS)),
         (None, Some(why)) if !view.force => Err(Reason::CannotDrain(why)),
         _ => view
             .busy_control_plane

@@ -32,7 +32,11 @@ pub use decision::{Decision, Effect, Milestone};
 pub use idle::candidates;
 use order::Survey;
 pub(crate) use pool::goes_back;
-pub use reason::{Abort, LimitScope, Missing, OtherOperator, Reason, UsedUp};
+pub(crate) use reason::OVERGROWN;
+pub use reason::{
+    Abort, DrainStep, Gone, LimitScope, Missing, MonitorStep, Named, OtherOperator, Reason,
+    RebootStep, Silence, StagingStep, TO_GO_ON, TOO_MANY_PODS, TooManyFailures, Turn, UsedUp,
+};
 use slots::Holders;
 pub(crate) use slots::version_for;
 pub use slots::{Slots, slots};
@@ -65,10 +69,12 @@ pub fn fleet<'o>(observed: &'o Observed<'_>) -> FleetDecision<'o> {
         .clone()
         .map(|(view, slot)| node_holding(fleet, view, slot))
         .collect();
-    let starting = slots
-        .taken
-        .iter()
-        .map(|&at| (at, Reason::Starting(version_for(&views[at]).unwrap_or(""))));
+    let starting = slots.taken.iter().map(|&at| {
+        (
+            at,
+            Reason::Staging(StagingStep::Begins(version_for(&views[at]).unwrap_or(""))),
+        )
+    });
     for (at, reason) in slots.queued.iter().copied().chain(starting) {
         if nodes[at].effect.is_none() {
             nodes[at].reason = reason;
@@ -143,7 +149,7 @@ fn node_holding<'a>(
     }
     let undoes = matches!(
         decision.reason,
-        Reason::ReturningToService | Reason::Finishing | Reason::NotLabelled
+        Reason::Monitoring(MonitorStep::Returns) | Reason::Finishing | Reason::NotLabelled
     );
     let denied = match &decision.effect {
         None | Some(Effect::Evict | Effect::Delete) => None,
@@ -181,13 +187,13 @@ fn decided<'a>(
     if view.owner_uid.is_some_and(|owner| owner != node.uid) {
         return Decision::carry_out(
             Effect::DeleteShadow { uid: shadow.uid },
-            Reason::NodeReplaced,
+            Reason::NodeGone(Gone::Replaced),
         );
     }
     if let Some(marker) = node.marker
         && (marker.shadow_uid != shadow.uid || Some(marker.attempt) != shadow.spec.attempt)
     {
-        return undo_when_ready(&node, Reason::ReturningToService);
+        return undo_when_ready(&node, Reason::Monitoring(MonitorStep::Returns));
     }
     if shadow.is_of_other_operator() {
         return Decision::wait(Reason::OtherOperator(OtherOperator::LeftUpdate));
@@ -213,7 +219,7 @@ fn decided<'a>(
 /// The Node is gone, so its shadow is deleted: the garbage collector would do that, too, but perhaps much later.
 fn without_node<'a>(view: &NodeView<'a>) -> Decision<'a> {
     let Some(shadow) = view.shadow else {
-        return Decision::wait(Reason::NodeGone);
+        return Decision::wait(Reason::NodeGone(Gone::Deleted));
     };
     let in_service = matches!(shadow.spec.state, State::Idle | State::MonitoringUpdate);
     let updated = in_service
@@ -225,7 +231,7 @@ fn without_node<'a>(view: &NodeView<'a>) -> Decision<'a> {
     let delete = Effect::DeleteShadow { uid: shadow.uid };
     Decision {
         milestone,
-        ..Decision::carry_out(delete, Reason::NodeGone)
+        ..Decision::carry_out(delete, Reason::NodeGone(Gone::Deleted))
     }
 }
 
@@ -233,7 +239,10 @@ fn without_node<'a>(view: &NodeView<'a>) -> Decision<'a> {
 fn without_shadow<'a>(node: &NodeFacts<'a>) -> Decision<'a> {
     if node.labelled {
         let attempt = node.marker.map(|marker| marker.attempt + 1);
-        return Decision::carry_out(Effect::CreateShadow { attempt }, Reason::NotReported);
+        return Decision::carry_out(
+            Effect::CreateShadow { attempt },
+            Reason::AgentSilent(Silence::NoReport),
+        );
     }
     match node.marker {
         Some(_) => undo_when_ready(node, Reason::NotLabelled),

@@ -1,53 +1,76 @@
 //! Why a node moves, or why not; and why updates are given up: stable words for conditions, metrics, alerts and
-//! `last_failure.reason`, each with a sentence for people.
+//! `last_failure.reason`, each with a sentence for people that ends with what to do.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use brupop_api::Problem;
 use brupop_api::facts::StatusFacts;
-use jiff::Unit;
 
-use crate::facts::{FirstPool, FirstPoolStanding};
+use crate::facts::FirstPool;
 use crate::window::Until;
 
 pub use abort::Abort;
+use detail::Detail;
+pub use detail::{
+    DrainStep, Gone, LimitScope, Missing, MonitorStep, RebootStep, Silence, StagingStep,
+    TooManyFailures, Turn, UsedUp,
+};
+pub use remedy::{Named, TO_GO_ON};
 use standing::Standing;
 
-/// An enum whose variants' names are words for objects and metrics. Beside each stands what it means, and what people are told.
+/// A Node to which no change is tried, as what is denied.
+pub(crate) const OVERGROWN: &str =
+    "the Node: it has more than 1,000 labels, or more than 1,000 annotations";
+/// A node whose pods nobody looks at, as what makes its drain impossible.
+pub const TOO_MANY_PODS: &str =
+    "it has too many pods, or too large ones, to look at (more than 2 MiB, some 2,000 pods)";
+
+/// An enum whose variants' names are words for objects and metrics. Beside each stand its kind, the sentence that people are
+/// told, and what they do about it. Rows stand in groups under a title.
 macro_rules! words {
     ($(#[$about:meta])* $name:ident $(<$life:lifetime>)?: $kind:ident {
-        $($variant:ident $(($field:ident: $type:ty))?: $of:ident => $text:literal,)*
+        $($title:literal {
+            $($variant:ident $(($field:ident: $type:ty))?: $of:ident => $text:literal $(, $remedy:literal)?;)*
+        })*
     }) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[allow(clippy::doc_markdown, reason = "the docs are what people are told")]
-        pub enum $name $(<$life>)? { $(#[doc = $text] $variant $(($type))?,)* }
+        pub enum $name $(<$life>)? { $($(#[doc = $text] $variant $(($type))?,)*)* }
 
         impl $(<$life>)? $name $(<$life>)? {
             /// Every word that [`Self::as_str`] can return.
-            pub const WORDS: &'static [&'static str] = &[$(stringify!($variant)),*];
+            pub const WORDS: &'static [&'static str] = &[$($(stringify!($variant),)*)*];
+
+            /// The words below each title.
+            pub const GROUPS: &'static [(&'static str, &'static [&'static str])] =
+                &[$(($title, &[$(stringify!($variant)),*])),*];
 
             /// The stable word.
             pub fn as_str(&self) -> &'static str {
-                match self { $(Self::$variant { .. } => stringify!($variant),)* }
+                match self { $($(Self::$variant { .. } => stringify!($variant),)*)* }
             }
 
             /// The sentence for people.
             pub fn message(&self) -> Cow<'static, str> {
-                match self { $(Self::$variant $(($field))? => text(format_args!($text)),)* }
+                match self { $($(Self::$variant $(($field))? => text(format_args!($text)),)*)* }
             }
 
-            /// What it means.
+            /// What a person does about it; empty if nobody has to do anything.
+            fn advice(&self) -> &'static str {
+                match self { $($(Self::$variant { .. } => concat!($($remedy)?),)*)* }
+            }
+
             fn kind(&self) -> $kind {
-                match self { $(Self::$variant { .. } => $kind::$of,)* }
+                match self { $($(Self::$variant { .. } => $kind::$of,)*)* }
             }
 
             /// The one with this stable word, without what else it says; `None` if no word is so, as one of another release.
             pub fn of_word(word: &str) -> Option<Self> {
-                $(if word == stringify!($variant) {
+                $($(if word == stringify!($variant) {
                     return Some(Self::$variant $((<$type as Detail>::UNKNOWN))?);
-                })*
+                })*)*
                 None
             }
         }
@@ -55,46 +78,9 @@ macro_rules! words {
 }
 
 mod abort;
+mod detail;
+mod remedy;
 mod standing;
-
-/// What a word does not tell.
-trait Detail {
-    const UNKNOWN: Self;
-}
-
-impl Detail for &str {
-    const UNKNOWN: Self = "";
-}
-
-impl Detail for Until {
-    const UNKNOWN: Self = Self::Unknown;
-}
-
-impl Detail for FirstPool<'_> {
-    const UNKNOWN: Self = Self {
-        pool: "",
-        standing: FirstPoolStanding::NotDone,
-    };
-}
-
-impl Detail for UsedUp<'_> {
-    const UNKNOWN: Self = Self {
-        node: "",
-        limit: LimitScope::DefaultPool,
-    };
-}
-
-impl Detail for Missing<'_> {
-    const UNKNOWN: Self = Self::AtLeast;
-}
-
-impl Detail for OtherOperator {
-    const UNKNOWN: Self = Self::Installed;
-}
-
-impl Detail for Abort {
-    const UNKNOWN: Self = Self::StepFailed;
-}
 
 fn text(text: fmt::Arguments<'_>) -> Cow<'static, str> {
     text.as_str()
@@ -105,216 +91,165 @@ words! {
 /// Why a node moves, or why not. The text of a reason changes only with the reason: it holds no counters and no positions in
 /// a queue. What hosts and API servers say is quoted.
 Reason<'a>: Standing {
-    NotLeading: NotKnown => "this reconciler does not lead",
-    NotUnderstood(why: &'a str): NotKnown => "this node is left alone: {why}",
-    NodeGone: NotKnown => "the Node was deleted",
-    NodeReplaced: Held => "the Node was recreated; it gets a new shadow",
-    NotLabelled: Held => "the node is not labelled bottlerocket.aws/updater-interface-version=2.0.0",
-    NotReported: NotKnown => "the agent has not reported since the node booted: look at its pod",
-    AgentSilent: NotKnown => "no pod of the agent on this node is Ready: look at the pod and its logs, or at the DaemonSet if there is no pod",
-    NoUpdate: Held => "the host chooses no update",
-    NotOffered(missing: Missing<'a>): Held =>
-        "the host is not offered {missing}: its wave has not come (settings.updates.ignore-waves), or it is locked \
-         (settings.updates.version-lock)",
-    NoUpdateChosen(why: &'a str): Held => "the host chooses no update, although one is available: \"{why}\"",
-    RefreshFailed(why: &'a str): Held =>
-        "the host cannot look for updates (see its network, proxy and update repository): \"{why}\"",
-    CannotDisarm(why: &'a str): Held =>
-        "the last update was given up, but the host would still boot into it if it rebooted: \"{why}\"",
-    NoInPlaceUpdates(why: &'a str): Held =>
-        "the host's image has no in-place updates, so only a new node updates it; remove its opt-in label: \"{why}\"",
-    HostUnreachable(why: &'a str): Held => "Bottlerocket's API on the host does not answer: \"{why}\"",
-    CommandRefused(why: &'a str): Held => "Bottlerocket's API on the host refuses the commands of an update: \"{why}\"",
-    RebootRefused(why: &'a str): Held => "the host refuses to reboot: \"{why}\"",
-    NotNextToBoot(why: &'a str): Held => "the host would not boot the update: \"{why}\"",
-    NodeNotReady: HeldIdle => "the node is not Ready",
-    TooManyLabels: Held =>
-        "the Node has more than 1,000 labels, or more than 1,000 annotations: remove some, so that the API server \
-         can check changes of it",
-    FleetPaused: QueuedIdle => "a person paused the fleet (spec.paused of the BottlerocketFleet)",
-    NodePaused: HeldIdle => "a person paused this node (annotation brupop.bottlerocket.aws/pause)",
-    OutsideWindow(until: Until): Queued => "the maintenance window is closed, or too little of it is left; the window opens {until}",
-    Frozen(until: Until): QueuedIdle => "a freeze of its pool holds the node (spec.freezes); it is over {until}",
-    PoolPaused: QueuedIdle => "a person paused the pool of this node (spec.paused of its BottlerocketPool)",
-    PoolInvalid(why: &'a str): HeldIdle => "the pool of this node cannot be understood, so it holds its nodes: {why}",
-    PoolConflict(pools: &'a str): HeldIdle =>
-        "the pools {pools} select this node with the same priority, so none of them owns it (spec.priority)",
-    WaitingForPool(first: FirstPool<'a>): Queued => "the pool {first}",
-    VersionTooYoung(until: Until): Queued =>
-        "this version is younger than the pool allows (spec.versions.minAge); it is old enough {until}",
-    WaitingForZone(zone: &'a str): Queued =>
-        "a node of another zone ({zone}) of the pool is unavailable: it updates one zone at a time (spec.topology)",
-    ControlPlaneBusy(node: &'a str): Queued =>
-        "another node of the control plane ({node}) is being updated or about to be, is not Ready, or is cordoned: at most one \
-         of these nodes is out of service at a time",
-    GateClosed(gate: &'a str): Queued =>
-        "the gate {gate} of its pool is closed (spec.gates): what it checks is wrong, or was a moment ago",
-    GateUnknown(gate: &'a str): Queued =>
-        "the gate {gate} of its pool is unknown, and so closed (spec.gates): three good answers open it; if there is none, the pool's condition Ready says why",
-    VersionNotAllowed(version: &'a str): HeldIdle => "the pool of this node does not allow {version} (spec.versions)",
-    AdmissionNotEnforced: Queued =>
-        "dry runs did not show that webhook and policy are enforced: see the fleet's condition AdmissionEnforced",
-    OtherOperator(how: OtherOperator): QueuedIdle => "{how}",
-    BackingOff: HeldIdle => "the last attempt was given up, and the node waits before the next one",
-    VersionHalted(version: &'a str): HeldIdle =>
-        "too many nodes failed to reach {version} (status.versions of the fleet), so no further one is updated to \
-         it; to go on, run the command that the fleet's condition Halted names",
-    VersionUnproven(version: &'a str): Queued =>
-        "no node has reached {version} yet: until one has, only as many try it at once as may fail before it is \
-         halted (spec.failureThreshold.unproven of the fleet)",
-    TooManyVersionsHalted: Queued =>
-        "the fleet's status has no room for another version (status.versions): find out why nodes failed, and resume \
-         versions (spec.resumedVersions)",
-    NodeTooYoung: Queued => "the node is new, and is not updated in its first five minutes",
-    CheckingPods: Queued => "it is the node's turn; its pods and their budgets are being checked first",
-    TooManyPods: Held =>
-        "the node has too many pods, or too large ones, to look at; it is looked at again every five minutes",
-    CannotDrain(why: &'a str): Held => "no drain could empty the node, so it is skipped: {why}",
-    BudgetAllowsNone(why: &'a str): Held =>
-        "{why}: the node is not cordoned before it allows one, or before the node has waited for as long as a drain may take",
-    NodeLeaving: Held => "the Node is being deleted, or a taint announces its removal",
-    NotBottlerocket: Held => "the Node's OS image names no version of Bottlerocket",
-    NodeChangesDenied(why: &'a str): Held =>
-        "the API server refuses changes of {why}",
-    LimitReached: Queued =>
-        "waiting for a free slot (`kubectl brupop status` shows who has them)",
-    LimitUsedByUnavailableNodes(by: UsedUp<'a>): Queued =>
-        "nodes that are out of service for other reasons, such as {by}: they are not Ready, or somebody has cordoned \
-         them within the last hour",
-    Starting(version: &'a str): Next => "the update to {version} begins: the agent on this node has not taken it up yet",
-    Staging(version: &'a str): Moving => "the host is downloading and activating {version}",
-    ExcludedFromLoadBalancers: Moving =>
-        "the node is excluded from load balancers and waits",
-    Cordoning: Moving => "the node is being cordoned",
-    Draining: Moving => "pods are being evicted from the node",
-    VolumesInUse: Moving =>
-        "the node is empty; its reboot waits until its volumes are detached (status.volumesInUse), for at most two minutes",
-    RebootGranted: Moving => "the node is drained; the agent has not claimed the reboot yet",
-    Rebooting: Moving => "the host is rebooting",
-    RebootOverdue(how: &'a str): Held => "the host {how}: look at the machine",
-    ReturningToService: Moving => "the node is being put back into service",
-    Monitoring: Moving => "the node runs the new version, and is being monitored",
-    WorkloadsUnavailable(owner: &'a str): Moving =>
-        "the node is in service, but {owner}, whose pods were evicted from it, has fewer pods available than before",
-    Finishing: Next => "the update has ended; the agent has not confirmed it yet",
-    Aborting(abort: Abort): Moving => "the update is given up ({abort:?}): {abort}",
+    "It waits by itself" {
+        NoUpdate: Held => "the host chooses no update";
+        OutsideWindow(until: Until): Queued =>
+            "the maintenance window is closed; it opens {until}",
+            "wait, or request the update now: `kubectl brupop update-now {node}`";
+        NodeTooYoung: Queued =>
+            "the node is new, and is not updated in its first five minutes",
+            "wait, or request the update now: `kubectl brupop update-now {node}`";
+        LimitReached(turn: Turn): Queued =>
+            "{turn}",
+            "wait; `kubectl brupop status` shows who has the slots, and spec.maxUnavailable of pool and fleet \
+             (MAX_CONCURRENT_UPDATE without a pool) how many there are, at most 500";
+        VersionUnproven(version: &'a str): Queued =>
+            "no node has reached {version} yet: until one has, only as many try it at once as may fail before it is \
+             halted (spec.failureThreshold.unproven of the fleet)";
+        BackingOff: HeldIdle =>
+            "the last attempt was given up, and the node waits before the next one",
+            "repair the cause if it failed, and end the wait, which update-now does not: `kubectl brupop retry {node}`";
+        Staging(step: StagingStep<'a>): Moving => "{step}";
+        Draining(step: DrainStep): Moving => "{step}";
+        Rebooting(step: RebootStep): Moving => "{step}";
+        Monitoring(step: MonitorStep): Moving => "{step}";
+        Finishing: Next => "the update has ended; the agent has not confirmed it yet";
+        Aborting(abort: Abort): Moving => "the update is given up ({abort:?}): {abort}";
+        NodeLeaving: Held =>
+            "the Node is being deleted, or a taint of an autoscaler or of aws-node-termination-handler announces its removal";
+        NodeGone(how: Gone): NotKnown => "the Node was {how}";
+    }
+    "A person holds it" {
+        NotLabelled: Held =>
+            "the node is not labelled bottlerocket.aws/updater-interface-version=2.0.0",
+            "label it: `kubectl label node {node} bottlerocket.aws/updater-interface-version=2.0.0 --overwrite`";
+        FleetPaused: QueuedIdle =>
+            "a person paused the fleet (spec.paused of the BottlerocketFleet)",
+            "resume it: `kubectl brupop resume`";
+        PoolPaused: QueuedIdle =>
+            "a person paused the pool of this node (spec.paused of its BottlerocketPool)",
+            "resume it: `kubectl brupop resume --pool {pool}`";
+        NodePaused: HeldIdle =>
+            "a person paused this node (annotation brupop.bottlerocket.aws/pause)",
+            "resume it: `kubectl brupop resume {node}`";
+        Frozen(until: Until): QueuedIdle =>
+            "a freeze of its pool holds the node (spec.freezes); it is over {until}",
+            "wait, or request the update now: `kubectl brupop update-now {node}`";
+        NoUpdateChosen(why: &'a str): Held =>
+            "the host chooses no update, although one is available: \"{why}\"",
+            "end its lock, unless it is to stay locked: `apiclient set updates.version-lock=latest` on the host";
+    }
+    "The host" {
+        AgentSilent(how: Silence): NotKnown =>
+            "{how}",
+            "look at the agent's pod and its logs, or at the DaemonSet brupop-agent if there is no pod: `kubectl get pods -n \
+             {namespace} -o wide --field-selector spec.nodeName={node}`; look for /run/api.sock and apiserver.service on the \
+             host; if no node reports, API servers do not reach the webhook";
+        NotOffered(missing: Missing<'a>): Held =>
+            "the host is not offered {missing}: its wave has not come (settings.updates.ignore-waves), or it is locked \
+             (settings.updates.version-lock)",
+            "wait for its wave, at most a week after the release, or run `apiclient set updates.ignore-waves=true` on the host; \
+             its lock is in `apiclient get settings.updates`";
+        RefreshFailed(why: &'a str): Held =>
+            "the host cannot look for updates: \"{why}\"",
+            "let the host reach its update repository (egress, proxy), and see what runs there (updog)";
+        CannotDisarm(why: &'a str): Held =>
+            "the last update was given up, but the host would still boot into it if it rebooted: \"{why}\"",
+            "let the host reach its update repository, or drain the node and reboot it into the update";
+        NoInPlaceUpdates(why: &'a str): Held =>
+            "the host's image has no in-place updates: \"{why}\"",
+            "replace the node to update it, and remove the label from nodes of this image: `kubectl label node {node} \
+             bottlerocket.aws/updater-interface-version-`";
+        NotBottlerocket: Held =>
+            "the Node's OS image names no version of Bottlerocket",
+            "remove the label: `kubectl label node {node} bottlerocket.aws/updater-interface-version-`";
+        HostUnreachable(why: &'a str): Held =>
+            "Bottlerocket's API on the host does not answer: \"{why}\"",
+            "look at apiserver.service on the host";
+        CommandRefused(why: &'a str): Held =>
+            "Bottlerocket's API on the host refuses the commands of an update: \"{why}\"",
+            "see what runs on the host (updog, thar-be-updates)";
+        RebootRefused(why: &'a str): Held =>
+            "the host refuses to reboot: \"{why}\"",
+            "see what keeps it from rebooting: `systemd-inhibit --list` on the host";
+        NotNextToBoot(why: &'a str): Held =>
+            "the host would not boot the update: \"{why}\"",
+            "somebody deactivated the image: run `apiclient update apply` on the host, or wait half an hour";
+        RebootOverdue(how: &'a str): Held =>
+            "the host {how}, and its slot stays taken",
+            "look at the machine; if it never comes back, delete its Node: `kubectl delete node {node}`";
+    }
+    "The node and its pods" {
+        NodeNotReady: HeldIdle => "the node is not Ready", "repair the node";
+        LimitUsedByUnavailableNodes(by: UsedUp<'a>): Queued =>
+            "nodes that are out of service for other reasons, such as {by}: they are not Ready, or somebody has cordoned \
+             them within the last hour",
+            "repair or uncordon these nodes, or raise the limit";
+        ControlPlaneBusy(node: &'a str): Queued =>
+            "another node of the control plane ({node}) is being updated or about to be, is not Ready, or is cordoned: at most \
+             one of these nodes is out of service at a time",
+            "wait for its update, or repair or uncordon it";
+        WaitingForZone(zone: &'a str): Queued =>
+            "a node of another zone ({zone}) of the pool is unavailable: it updates one zone at a time (spec.topology)",
+            "repair that node, or change spec.topology of the pool";
+        CannotDrain(why: &'a str): Held =>
+            "no drain could empty the node, so it is skipped: {why}",
+            "delete the pod, remove its finalizer, or repair what is named; the node is then looked at again";
+        BudgetAllowsNone(why: &'a str): Held =>
+            "{why}: the node is not cordoned before it allows one, or before the node has waited for as long as a drain may take",
+            "scale the workload up, change the budget, or wait: the node is tried all the same after that time";
+        NodeChangesDenied(why: &'a str): Held =>
+            "the API server refuses changes of {why}",
+            "change the rule or quota, repair the webhook or the field, or remove labels and annotations, as the answer says; \
+             it is tried again after five minutes";
+        WorkloadsUnavailable(owner: &'a str): Moving =>
+            "the node is in service, but {owner}, whose pods were evicted from it, has fewer pods available than before",
+            "repair the workload; the node gives its slot back then, or when its time is over";
+    }
+    "Versions and pools" {
+        VersionHalted(halt: TooManyFailures<'a>): HeldIdle =>
+            "too many nodes failed to reach {halt}",
+            "find out why nodes failed, then run the command that the fleet's condition Halted ends with; or wait for another \
+             release";
+        VersionTooYoung(until: Until): Queued =>
+            "this version is younger than the pool allows (spec.versions.minAge); it is old enough {until}",
+            "wait, or request the update now: `kubectl brupop update-now {node}`; if newer versions always come first, lower minAge";
+        VersionNotAllowed(version: &'a str): HeldIdle =>
+            "the pool of this node does not allow {version} (spec.versions)",
+            "wait for another release, or change spec.versions";
+        WaitingForPool(first: FirstPool<'a>): Queued =>
+            "the pool {first}",
+            "see what holds that pool; one that is paused or has no nodes is never done";
+        GateClosed(gate: &'a str): Queued =>
+            "the gate {gate} of its pool is closed (spec.gates): what it checks is wrong, or was a moment ago",
+            "repair what its query finds; three good answers open it, and update-now does not";
+        GateUnknown(gate: &'a str): Queued =>
+            "the gate {gate} of its pool is unknown, and so closed (spec.gates)",
+            "see the pool's condition Ready, and the Secret brupop-gate-sources; three good answers open it";
+        PoolInvalid(why: &'a str): HeldIdle =>
+            "the pool of this node cannot be understood, so it holds its nodes: {why}",
+            "correct the field that its condition Accepted names";
+        PoolConflict(pools: &'a str): HeldIdle =>
+            "the pools {pools} select this node with the same priority, so none of them owns it",
+            "give one of them another spec.priority or nodeSelector";
+    }
+    "The operator" {
+        NotLeading: NotKnown =>
+            "this reconciler does not lead",
+            "look at the reconciler's pods and their logs: one of them has to lead";
+        NotUnderstood(why: &'a str): NotKnown =>
+            "this node is left alone: {why}",
+            "correct the Node; or remove the marker and undo what it records; or delete the shadow, which is recreated; or \
+             restart a kubelet that reports no boot ID";
+        AdmissionNotEnforced: Queued =>
+            "dry runs did not show that webhook and policy are enforced",
+            "see the fleet's condition AdmissionEnforced; look at the webhook's pods, and apply the overlay again";
+        OtherOperator(how: OtherOperator): QueuedIdle =>
+            "{how}",
+            "remove the other operator (docs/migrating.md); an update that it began ends with it, or with this shadow: delete the \
+             shadow, which comes back as Idle, and uncordon the node";
+    }
 }}
-
-/// A version that a host is not offered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Missing<'a> {
-    /// One that this node runs, which has the same variant.
-    RunBy {
-        /// The version.
-        version: &'a str,
-        /// The node.
-        node: &'a str,
-    },
-    /// Whatever its pool asks for at least.
-    AtLeast,
-}
-
-/// With what precedes and follows it in its sentence.
-impl fmt::Display for Missing<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::RunBy { version, node } => write!(f, "{version}, which {node} runs"),
-            Self::AtLeast => {
-                f.write_str("a version that its pool asks for (spec.versions.atLeast)")
-            }
-        }
-    }
-}
-
-/// What another operator does to a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum OtherOperator {
-    /// It is installed, or nobody knows.
-    Installed,
-    /// It began the update that the shadow asks for.
-    LeftUpdate,
-}
-
-/// All of its sentence.
-impl fmt::Display for OtherOperator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Installed => {
-                "another operator may update these nodes, too: see the fleet's condition OtherOperator"
-            }
-            Self::LeftUpdate => {
-                "another operator began an update of this node: let it finish, or delete this shadow, which comes back \
-                 as Idle, and uncordon the node"
-            }
-        })
-    }
-}
-
-/// A limit that nodes without a slot use up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct UsedUp<'a> {
-    /// One of the nodes.
-    pub node: &'a str,
-    /// The limit.
-    pub limit: LimitScope,
-}
-
-/// Who sets a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LimitScope {
-    /// The `BottlerocketPool` of the node.
-    Pool,
-    /// The environment, for nodes that no pool selects.
-    DefaultPool,
-    /// The fleet.
-    Fleet,
-}
-
-/// With what follows the name in its sentence.
-impl fmt::Display for UsedUp<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let limit = match self.limit {
-            LimitScope::Pool => "limit of this pool (spec.maxUnavailable)",
-            LimitScope::DefaultPool => "limit (MAX_CONCURRENT_UPDATE)",
-            LimitScope::Fleet => "limit of the fleet (spec.maxUnavailable)",
-        };
-        write!(f, "{}, use up the {limit}", self.node)
-    }
-}
-
-/// With what follows the name in its sentence.
-impl fmt::Display for FirstPool<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pool, standing } = self;
-        write!(f, "{pool} goes first (spec.dependsOn)")?;
-        match standing {
-            FirstPoolStanding::Missing => {
-                f.write_str(", and there is no BottlerocketPool of this name")
-            }
-            FirstPoolStanding::NotDone => f.write_str(": it is not done with this version"),
-            FirstPoolStanding::Behind(node) => write!(
-                f,
-                ": it is not done with this version: its node {node} runs an older version and does not want this one; its wave \
-                 may not have come (settings.updates.ignore-waves)"
-            ),
-            FirstPoolStanding::Soaking(until) => {
-                let until = until.round(Unit::Second).unwrap_or(*until);
-                write!(f, ": it is done with this version, and soaks until {until}")
-            }
-        }
-    }
-}
-
-/// Of a window or a freeze, at the end of its sentence.
-impl fmt::Display for Until {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown => f.write_str("at an unknown time"),
-            Self::Never => f.write_str("never again"),
-            Self::At(at) => write!(f, "at {at}"),
-        }
-    }
-}
 
 impl<'a> Reason<'a> {
     /// Does the host name no update?

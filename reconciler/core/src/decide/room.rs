@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use brupop_api::crds::SLOTS_MAX;
 use brupop_api::fleet::Slot;
 
-use super::Reason;
-use super::reason::{LimitScope, UsedUp};
+use super::{LimitScope, Reason, Turn, UsedUp};
 use crate::facts::NO_ZONE;
 use crate::facts::{FleetFacts, NodeView, Steering};
 
@@ -191,7 +190,7 @@ impl<'a> Room<'a> {
         };
         if full.is_full() {
             let by_others = full.unavailable_node.filter(|_| full.slots == 0);
-            return by_others.map_or(Reason::LimitReached, |node| {
+            return by_others.map_or(Reason::LimitReached(Turn::NoSlot), |node| {
                 Reason::LimitUsedByUnavailableNodes(UsedUp { node, limit })
             });
         }
@@ -202,7 +201,7 @@ impl<'a> Room<'a> {
             (Some(Zone::Of(zone)), _) => Reason::WaitingForZone(zone.unwrap_or(NO_ZONE)),
             (Some(Zone::Unknown), _) => Reason::WaitingForZone("of a node that has left the pool"),
             (None, Some(node)) => Reason::ControlPlaneBusy(node),
-            (None, None) => Reason::LimitReached,
+            (None, None) => Reason::LimitReached(Turn::NoSlot),
         }
     }
 

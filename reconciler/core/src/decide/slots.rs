@@ -13,7 +13,7 @@ use super::idle::Candidates;
 use super::order::Survey;
 use super::room::{Place, Room};
 use super::versions::{Halted, VersionRecords};
-use super::{Reason, writes};
+use super::{Reason, TooManyFailures, Turn, writes};
 use crate::facts::{FleetFacts, NamedSlot, NodeView, Release, Steering, is_unavailable};
 pub(super) use holders::Holders;
 
@@ -171,7 +171,7 @@ fn choose<'a>(
             let refused = if !canaries.take(versions, release) {
                 Some(Reason::VersionUnproven(release.0))
             } else if views[index].pods.known && !versions.has_room(release) {
-                Some(Reason::TooManyVersionsHalted)
+                Some(Reason::VersionHalted(TooManyFailures::NoRoom))
             } else {
                 None
             };
@@ -184,7 +184,9 @@ fn choose<'a>(
         if views[index].pods.known {
             choice.taken.push(index);
         } else {
-            choice.queued.push((index, Reason::CheckingPods));
+            choice
+                .queued
+                .push((index, Reason::LimitReached(Turn::ChecksPods)));
             choice.preflight.push(index);
         }
     }

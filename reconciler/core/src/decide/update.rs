@@ -3,13 +3,20 @@
 use brupop_api::{Marker, Problem, State};
 
 use super::boot::{Boot, boot};
-use super::{Abort, Case, Decision, Effect, Milestone, Reason, pool, writes};
+use super::{
+    Abort, Case, Decision, DrainStep, Effect, Milestone, MonitorStep, Reason, RebootStep, Silence,
+    StagingStep, Turn, pool, writes,
+};
 use crate::workloads::Evicted;
 
 /// How a host is that should have rebooted.
 const NOT_BACK: &str = "has not come back from its reboot in time";
 const STAYED: &str =
     "was asked to reboot, has not done so in time, and its agent still reports from the same boot";
+
+/// Why a host may have come back with another version.
+const DEACTIVATED: &str = "before its reboot its agent had said that the update was not what it would boot next, so somebody may \
+                           have deactivated it";
 
 impl<'a> Case<'_, 'a> {
     fn boot(self) -> Boot {
@@ -25,6 +32,10 @@ impl<'a> Case<'_, 'a> {
             Abort::PodsComeBack => pods.needed,
             Abort::StepFailed => self.shadow.status.message,
             Abort::NodeChangesDenied => self.view.denied,
+            // It counts all the same: no word of an agent may hide a bad release.
+            Abort::FellBack => {
+                (self.shadow.status.problem == Some(Problem::NotNextToBoot)).then_some(DEACTIVATED)
+            }
             _ => None,
         };
         let write = writes::abort(self.fleet, self.shadow, why, failed_on);
@@ -88,16 +99,6 @@ impl<'a> Case<'_, 'a> {
         ))
     }
 
-    /// What the agent had said of it does not keep it from being counted: no word of an agent may hide a bad release.
-    fn fell_back(self) -> Abort {
-        let deactivated = self.shadow.status.problem == Some(Problem::NotNextToBoot);
-        if deactivated {
-            Abort::FellBackDeactivated
-        } else {
-            Abort::FellBack
-        }
-    }
-
     /// Is the version halted? Then the update is given up, as long as the host does not run it.
     fn halted(self) -> Option<Abort> {
         let version = self.shadow.spec.version?;
@@ -125,10 +126,10 @@ impl<'a> Case<'_, 'a> {
             Boot::IntoUpdate => {
                 return Decision::write(
                     writes::skip_reboot(fleet, shadow),
-                    Reason::ReturningToService,
+                    Reason::Monitoring(MonitorStep::Returns),
                 );
             }
-            Boot::IntoOther if shadow.reached() => return self.abort(self.fell_back()),
+            Boot::IntoOther if shadow.reached() => return self.abort(Abort::FellBack),
             Boot::IntoOther | Boot::IntoUnknown => return self.abort(Abort::RebootedByItself),
             Boot::Same => {}
         }
@@ -150,9 +151,9 @@ impl<'a> Case<'_, 'a> {
                 return self.abort(Abort::OtherTarget);
             }
             let waits = match (node.agent_ready, echoed) {
-                (false, _) => Reason::AgentSilent,
-                (true, false) => Reason::Starting(version),
-                (true, true) => Reason::Staging(version),
+                (false, _) => Reason::AgentSilent(Silence::NoPod),
+                (true, false) => Reason::Staging(StagingStep::Begins(version)),
+                (true, true) => Reason::Staging(StagingStep::Downloads(version)),
             };
             return Decision::wait(Reason::of_status(&shadow.status).unwrap_or(waits));
         }
@@ -180,7 +181,10 @@ impl<'a> Case<'_, 'a> {
         // theirs.
         let kept = marker.emptied && node.version == self.shadow.spec.version;
         let undo = writes::undo_and_keep_owners(self.fleet, node, marker, kept);
-        Some(Decision::write(undo, Reason::ReturningToService))
+        Some(Decision::write(
+            undo,
+            Reason::Monitoring(MonitorStep::Returns),
+        ))
     }
 
     fn empty_then_grant(self) -> Decision<'a> {
@@ -192,7 +196,7 @@ impl<'a> Case<'_, 'a> {
             slot,
         } = self;
         if slot.is_none_or(|slot| Some(slot.attempt) != shadow.spec.attempt) {
-            return Decision::wait(Reason::LimitReached);
+            return Decision::wait(Reason::LimitReached(Turn::NoSlot));
         }
         if !node.ready {
             return Decision::wait(Reason::NodeNotReady);
@@ -205,13 +209,16 @@ impl<'a> Case<'_, 'a> {
             && node.marker.is_some_and(|marker| marker.evicted_claims)
             && !view.time.volumes_overdue
         {
-            return Decision::wait(Reason::VolumesInUse);
+            return Decision::wait(Reason::Draining(DrainStep::DetachesVolumes));
         }
         let (confirm, grant) = (
             writes::drained(fleet, node),
             writes::grant(fleet, shadow, node),
         );
-        Decision::carry_out(Effect::Grant { confirm, grant }, Reason::Draining)
+        Decision::carry_out(
+            Effect::Grant { confirm, grant },
+            Reason::Draining(DrainStep::Evicts),
+        )
     }
 
     /// Wanted: another boot, with the new version. Everything here rests on the Node, its marker and the agent's claim.
@@ -228,7 +235,7 @@ impl<'a> Case<'_, 'a> {
             return undo;
         }
         match boot {
-            Boot::IntoOther => self.abort(self.fell_back()),
+            Boot::IntoOther => self.abort(Abort::FellBack),
             Boot::IntoUnknown => self.abort(Abort::NotBottlerocket),
             Boot::Same | Boot::IntoUpdate => self.watch_it(),
         }
@@ -244,12 +251,17 @@ impl<'a> Case<'_, 'a> {
             ..
         } = self;
         if shadow.reached() {
-            return Decision::write(writes::monitor(fleet, shadow), Reason::Monitoring);
+            return Decision::write(
+                writes::monitor(fleet, shadow),
+                Reason::Monitoring(MonitorStep::InService),
+            );
         }
         // An agent that is not there yet may have said it before the reboot.
         let told = Reason::against_report(&shadow.status).filter(|_| node.agent_ready);
         match self.given_up() {
-            Some(Abort::NodePaused) | None => Decision::wait(told.unwrap_or(Reason::NotReported)),
+            Some(Abort::NodePaused) | None => {
+                Decision::wait(told.unwrap_or(Reason::AgentSilent(Silence::NoReport)))
+            }
             Some(why) => self.abort(why),
         }
     }
@@ -264,7 +276,7 @@ impl<'a> Case<'_, 'a> {
         // A host that goes down answers nothing, either.
         let wrong = wrong.filter(|wrong| !matches!(wrong, Reason::HostUnreachable(_)));
         if !view.time.step_overdue {
-            return Decision::wait(wrong.unwrap_or(Reason::Rebooting));
+            return Decision::wait(wrong.unwrap_or(Reason::Rebooting(RebootStep::Claimed)));
         }
         let overdue = wrong.unwrap_or(Reason::RebootOverdue(if in_same_boot {
             STAYED
@@ -302,9 +314,14 @@ impl<'a> Case<'_, 'a> {
             .marker
             .is_some_and(|marker| marker.drained_at.is_some());
         if !drained || !node.unschedulable {
-            return Decision::write(writes::withdraw_grant(fleet, shadow), Reason::Draining);
+            return Decision::write(
+                writes::withdraw_grant(fleet, shadow),
+                Reason::Draining(DrainStep::Evicts),
+            );
         }
-        Decision::wait(Reason::of_status(&shadow.status).unwrap_or(Reason::RebootGranted))
+        Decision::wait(
+            Reason::of_status(&shadow.status).unwrap_or(Reason::Rebooting(RebootStep::Granted)),
+        )
     }
 
     /// Wanted: the node in service for a while with the new version.
@@ -336,7 +353,10 @@ impl<'a> Case<'_, 'a> {
         if shadow.reached() && view.time.verified && node.labelled {
             let (waits, milestone) = match view.evicted {
                 Evicted::Back => (None, Milestone::Updated),
-                Evicted::Unknown => (Some(Reason::Monitoring), Milestone::Updated),
+                Evicted::Unknown => (
+                    Some(Reason::Monitoring(MonitorStep::InService)),
+                    Milestone::Updated,
+                ),
                 Evicted::Missing(owner) => (
                     Some(Reason::WorkloadsUnavailable(owner)),
                     Milestone::UpdatedWithoutWorkloads,
@@ -351,7 +371,9 @@ impl<'a> Case<'_, 'a> {
         }
         match self.given_up() {
             // It runs the update and is in service: a pause has nothing to hold back any more.
-            Some(Abort::NodePaused) | None => Decision::wait(Reason::Monitoring),
+            Some(Abort::NodePaused) | None => {
+                Decision::wait(Reason::Monitoring(MonitorStep::InService))
+            }
             Some(why) => self.abort(why),
         }
     }

@@ -361,10 +361,10 @@ fn a_new_leader_looks_at_the_pods_before_it_gives_a_drain_up() {
         known
     };
     let empty = known(DrainPlan::default());
-    assert_eq!(reason(&empty, NOW), "VolumesInUse");
+    assert_eq!(reason(&empty, NOW), "Draining");
     assert_eq!(
         reason(&empty, "2026-11-21T04:00:29Z"),
-        "VolumesInUse",
+        "Draining",
         "for a minute after the drain's time"
     );
     assert_eq!(

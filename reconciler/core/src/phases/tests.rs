@@ -127,15 +127,15 @@ fn drained(minutes: [u8; 2]) -> Value {
 #[test]
 fn each_phase_is_counted_when_it_ends() {
     // Known before an attempt ended; and the first one.
-    ends(&idle(1, 4), 11, "Starting", Some((Phase::Waiting, 6)));
+    ends(&idle(1, 4), 11, "Staging", Some((Phase::Waiting, 6)));
     let first = json!({"spec": {"state_transition_timestamp": "2026-11-01T00:00:00Z"}});
     ends(
         &with(idle(1, 0), &first),
         11,
-        "Starting",
+        "Staging",
         Some((Phase::Waiting, 10)),
     );
-    ends(&staged(11), 20, "Cordoning", Some((Phase::Staging, 10)));
+    ends(&staged(11), 20, "Draining", Some((Phase::Staging, 10)));
     ends(
         &with_marker(staged(11), &drained([20, 24])),
         25,
@@ -155,26 +155,14 @@ fn each_phase_is_counted_when_it_ends() {
         Some((Phase::Soaking, 2)),
     );
     // By clocks that differ; no time is negative.
-    ends(&staged(10), 9, "Cordoning", Some((Phase::Staging, 0)));
+    ends(&staged(10), 9, "Draining", Some((Phase::Staging, 0)));
 }
 
 #[test]
 fn a_drain_begins_with_the_exclusion_from_load_balancers() {
-    ends_after(
-        2,
-        &staged(11),
-        18,
-        "ExcludedFromLoadBalancers",
-        Some((Phase::Staging, 8)),
-    );
+    ends_after(2, &staged(11), 18, "Draining", Some((Phase::Staging, 8)));
     let excluded = json!({"excluded_at": minute(18)});
-    ends_after(
-        2,
-        &with_marker(staged(11), &excluded),
-        20,
-        "Cordoning",
-        None,
-    );
+    ends_after(2, &with_marker(staged(11), &excluded), 20, "Draining", None);
     let drained = with_marker(staged(11), &with(excluded, &drained([20, 24])));
     ends_after(2, &drained, 25, "Draining", Some((Phase::Draining, 7)));
 }
@@ -185,14 +173,14 @@ fn what_was_not_seen_to_begin_is_not_counted() {
     ends(
         &with(idle(1, 0), &json!({"status": {"conditions": []}})),
         11,
-        "Starting",
+        "Staging",
         None,
     );
     // Earlier releases noted no time in the slot.
     ends(
         &with(staged(11), &json!({"slots": {"brs-n": {"since": null}}})),
         20,
-        "Cordoning",
+        "Draining",
         None,
     );
     // The host rebooted without a grant.
@@ -213,7 +201,7 @@ fn what_was_not_seen_to_begin_is_not_counted() {
         None,
     );
     let uncordoned = with_marker(staged(11), &json!({"drain_started_at": minute(20)}));
-    ends(&uncordoned, 21, "Cordoning", None);
+    ends(&uncordoned, 21, "Draining", None);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use brupop_api::facts::ShadowFacts;
 use brupop_api::names;
 use brupop_api::printable::printable;
 
-use super::left_pods;
+use super::{left_pods, to_go_on};
 use crate::decide::{Abort, Halted, Milestone, Reason};
 use crate::drain::PodKey;
 use crate::facts::NodeView;
@@ -112,11 +112,12 @@ impl EventText {
                 ("UpdatedWithoutWorkloads", true, note)
             }
             Milestone::Aborted(why) => {
-                let (left, why) = (left_behind(&shadow, why), Reason::Aborting(why).message());
+                let (left, to_go_on) = (left_behind(&shadow, why), to_go_on(why.remedy()));
+                let why = Reason::Aborting(why).message();
                 (
                     "UpdateAborted",
                     true,
-                    format!("{why} ({current}, wanted {version}){left}"),
+                    format!("{why} ({current}, wanted {version}){left}{to_go_on}"),
                 )
             }
             Milestone::Removed => (
@@ -202,18 +203,13 @@ impl EventText {
     }
 
     /// The Event of a node whose reason becomes this one without a write of ours; `None` for most reasons.
-    pub fn of_reason(view: &NodeView<'_>, reason: &Reason<'_>) -> Option<Self> {
+    pub fn of_reason(view: &NodeView<'_>, reason: &Reason<'_>, message: &str) -> Option<Self> {
         let (word, warning) = match reason {
             Reason::RebootOverdue(_) => ("RebootOverdue", true),
             Reason::NodeChangesDenied(_) => ("NodeChangesDenied", true),
             _ => return None,
         };
-        Some(Self::new(
-            view,
-            word,
-            warning,
-            reason.message().into_owned(),
-        ))
+        Some(Self::new(view, word, warning, message.to_owned()))
     }
 }
 
@@ -223,11 +219,7 @@ fn left_behind(shadow: &ShadowFacts<'_>, why: Abort) -> String {
     match spec.version {
         _ if status.attempt != spec.attempt => String::new(),
         // It runs what it booted into, and nothing is undone.
-        _ if matches!(why, Abort::FellBack | Abort::FellBackDeactivated)
-            || spec.version == status.current_version =>
-        {
-            String::new()
-        }
+        _ if why == Abort::FellBack || spec.version == status.current_version => String::new(),
         // The DaemonSet's pod went with the label.
         Some(version) if why == Abort::NotLabelled => format!(
             "; its agent is gone and cannot undo anything: if {version} was activated, it stays so, and the host's next \

@@ -17,7 +17,7 @@ use super::health::health;
 use super::progress::Progress;
 use super::{DesiredCondition, generation};
 use crate::cluster::WatchedPool;
-use crate::decide::{Decision, Reason};
+use crate::decide::{Decision, Reason, TooManyFailures};
 use crate::facts::{FleetFacts, NodeView, Observed, PoolFacts, Steering, in_order};
 use crate::rules::GateQuery;
 use conditions::{NO_NODES, accepted, missing, unanswered_gate, waits_for_ever, without_force};
@@ -125,7 +125,7 @@ impl<'a> Tally<'a> {
         if let Some(version) = node.version {
             *self.versions.entry(version).or_default() += 1;
         }
-        if matches!(reason, Reason::VersionHalted(_)) {
+        if matches!(reason, Reason::VersionHalted(TooManyFailures::Version(_))) {
             self.halted = Some(reason);
         }
         if self.progress.count(view, pool, has_slot, reason) {

@@ -65,7 +65,7 @@ impl<'a> Progress<'a> {
             Reason::NotOffered(_) => (&mut counts.not_offered_nodes, true),
             Reason::NoUpdateChosen(_) => (&mut counts.locked_nodes, asks_for_more() == Some(true)),
             // What such a host said last is no look: it may be behind by now.
-            Reason::NotUnderstood(_) | Reason::NodeNotReady | Reason::AgentSilent => {
+            Reason::NotUnderstood(_) | Reason::NodeNotReady | Reason::AgentSilent(_) => {
                 (&mut self.unknown, false)
             }
             _ if !view.has_reported() || cannot_update() => (&mut self.unknown, false),

@@ -12,7 +12,7 @@ use kube::CustomResourceExt as _;
 use std::slice;
 
 fn wanted(status: ConditionStatus, reason: &'static str) -> DesiredCondition {
-    DesiredCondition::progressing(status, reason, "a sentence")
+    DesiredCondition::of(PROGRESSING, status, reason, "a sentence")
 }
 
 fn shadow(conditions: &Value) -> BottlerocketShadow {
@@ -91,7 +91,7 @@ fn a_conditions_time_is_its_statuss() {
     assert!(!shadow_has(&shadow, "", slice::from_ref(&other_reason)));
     assert_eq!(time(&other_reason), "2026-11-21T04:00:00Z");
     assert_eq!(
-        time(&wanted(ConditionStatus::True, "Starting")),
+        time(&wanted(ConditionStatus::True, "Staging")),
         "2026-11-21T05:00:00Z"
     );
 }
@@ -143,7 +143,7 @@ fn a_shadows_pool_is_written_with_its_conditions() {
 
 #[test]
 fn an_overdue_update_says_so() {
-    let progressing = wanted(ConditionStatus::True, "ReturningToService");
+    let progressing = wanted(ConditionStatus::True, "Monitoring");
     let both = [progressing.clone(), DesiredCondition::overdue(&progressing)];
     let patch = shadow_patch(&shadow(&json!([])), "", &both, NOW);
     assert_eq!(patch["status"]["conditions"][1]["type"], "Overdue");
@@ -246,10 +246,15 @@ fn rows_fit_into_a_terminal() {
 
 #[test]
 fn messages_are_as_the_schema_takes_them() {
-    let message =
-        |words: &str| DesiredCondition::progressing(ConditionStatus::True, "R", words).message;
+    let message = |words: &str| DesiredCondition::progressing(&Reason::NoUpdate, words, "").message;
     assert_eq!(message(&"é".repeat(600)), format!("{}…", "é".repeat(510)));
     assert_eq!(message("a\nb\u{1b}[2J\u{202e}"), "a\\nb\\u{1b}[2J\\u{202e}");
+    let long =
+        DesiredCondition::progressing(&Reason::NoUpdate, &"a".repeat(2000), "do this").message;
+    assert!(
+        long.len() == MESSAGE_MAX && long.ends_with("…; to go on: do this"),
+        "{long}"
+    );
     assert_eq!(DesiredCondition::admission(Err("\u{7}")).message, "\\u{7}");
 }
 

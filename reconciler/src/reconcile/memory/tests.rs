@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use brupop_api::conditions::ConditionStatus;
+use brupop_core::decide::Reason;
 use brupop_core::known::KnownDrain;
 use serde_json::json;
 
@@ -178,11 +178,8 @@ fn only_requests_under_way_outlive_their_node() {
 fn steps_are_told_at_once_and_once_each() {
     let mut explained = Explained::default();
     let wanted = |word| {
-        [DesiredCondition::progressing(
-            ConditionStatus::True,
-            word,
-            "",
-        )]
+        let reason = Reason::of_word(word).unwrap();
+        [DesiredCondition::progressing(&reason, "", "")]
     };
     let later = Some(NOW + Duration::from_secs(1));
     let begins = Step::Begins;

@@ -86,8 +86,7 @@ async fn theirs_meanwhile(fleet: &Fleet) -> Result<()> {
     );
     ensure!(excluded < cordoned, "{past:?}");
     ensure!(
-        past.iter()
-            .any(|(_, seen)| seen.reason == "ExcludedFromLoadBalancers"),
+        past.iter().any(|(_, seen)| seen.reason == "Draining"),
         "it is not said: {past:?}"
     );
     let marker = marker(fleet, "node-1").await?.context("no marker")?;
@@ -138,7 +137,7 @@ async fn settings_meanwhile(fleet: &Fleet) -> Result<()> {
     fleet.pause_node("node-2", false).await?;
     fleet
         .until_node("node-2", "it waits", |seen| {
-            seen.excluded && seen.reason == "ExcludedFromLoadBalancers"
+            seen.excluded && seen.reason == "Draining"
         })
         .await?;
     ensure!(!fleet.seen("node-2")?.cordoned);

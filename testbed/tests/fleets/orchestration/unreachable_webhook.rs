@@ -63,7 +63,7 @@ async fn an_install_whose_webhook_cannot_be_reached_says_so() -> Result<()> {
     fleet.control_plane.reach_services(false);
     fleet.pause(false).await?;
     fleet
-        .until_node("node-0", "has a slot", |seen| seen.reason == "Starting")
+        .until_node("node-0", "has a slot", |seen| seen.reason == "Staging")
         .await?;
     let said = fleet.progressing("node-0").await?.message;
     ensure!(

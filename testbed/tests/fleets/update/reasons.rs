@@ -190,13 +190,9 @@ fn watch(fleet: &Fleet, rows: &Rows) -> Result<JoinSet<()>> {
 #[derive(Debug)]
 struct Steps {
     slot_taken: Timestamp,
-    taken_up: Timestamp,
     staged: Timestamp,
-    cordoned: Timestamp,
     granted: Timestamp,
-    claimed: Timestamp,
     rebooted: Timestamp,
-    monitored: Timestamp,
     ended: Timestamp,
 }
 
@@ -224,30 +220,15 @@ impl Steps {
             event.is_about("bottlerocketfleets", "fleet")
                 && answer.pointer(&format!("/status/slots/{shadow}")).is_some()
         })?;
-        let staged = of_shadow(
-            "staged",
-            "/status/current_state",
-            "StagedAndPerformedUpdate",
-        )?;
         Ok(Self {
             slot_taken,
-            taken_up: first("taken up", &|event, answer| {
-                event.is_about("bottlerocketshadows", &shadow)
-                    && answer.pointer("/status/attempt").is_some()
-            })?,
-            staged,
-            cordoned: first("cordoned", &|event, _| {
-                event.is_about("nodes", node)
-                    && event.request_received_timestamp > staged
-                    && event.is_by("brupop-reconciler")
-            })?,
+            staged: of_shadow(
+                "staged",
+                "/status/current_state",
+                "StagedAndPerformedUpdate",
+            )?,
             granted: of_shadow("granted", "/spec/state", "RebootedIntoUpdate")?,
-            claimed: first("claimed", &|event, answer| {
-                event.is_about("bottlerocketshadows", &shadow)
-                    && answer.pointer("/status/reboot_claimed_boot_id").is_some()
-            })?,
             rebooted: of_shadow("rebooted", "/status/current_state", "RebootedIntoUpdate")?,
-            monitored: of_shadow("monitored", "/spec/state", "MonitoringUpdate")?,
             ended: first("ended", &|event, answer| {
                 event.is_about("bottlerocketshadows", &shadow)
                     && answer.pointer("/spec/attempt").is_some()
@@ -261,14 +242,10 @@ impl Steps {
     /// From when on, and until when, this word is true of a node with a slot; `None` if it is of one without.
     fn of_word(&self, reason: &str) -> Option<(Timestamp, Timestamp)> {
         Some(match reason {
-            "Starting" => (self.slot_taken, self.taken_up),
-            "Staging" => (self.taken_up, self.staged),
-            "Cordoning" => (self.staged, self.cordoned),
-            "Draining" => (self.cordoned, self.granted),
-            "RebootGranted" => (self.granted, self.claimed),
-            "Rebooting" => (self.claimed, self.rebooted),
-            "ReturningToService" => (self.rebooted, self.monitored),
-            "Monitoring" => (self.monitored, self.ended),
+            "Staging" => (self.slot_taken, self.staged),
+            "Draining" => (self.staged, self.granted),
+            "Rebooting" => (self.granted, self.rebooted),
+            "Monitoring" => (self.rebooted, self.ended),
             "Finishing" | "NoUpdate" => (self.ended, Timestamp::MAX),
             _ => return None,
         })

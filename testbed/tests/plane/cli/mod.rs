@@ -157,7 +157,6 @@ async fn a_reader_sees_and_changes_nothing(fleet: &Fleet, reader: &Person) -> Re
             "why node-0",
             &[
                 "node-0: NoUpdate",
-                "to go on",
                 "1.19.4",
                 "Not shown: you may not list events",
             ],

@@ -42,10 +42,7 @@ async fn a_failed_retry_backs_off_again_under_any_leader() -> Result<()> {
             "{failures:?}"
         );
         let said = fleet.progressing("node-0").await?.message;
-        ensure!(
-            said.ends_with(", or until `kubectl brupop retry node-0`"),
-            "{said}"
-        );
+        ensure!(said.ends_with(": `kubectl brupop retry node-0`"), "{said}");
         anyhow::Ok(())
     };
     failed(1).await?;

@@ -9,36 +9,9 @@ use std::collections::BTreeSet;
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::admission_check::{NODE_RULE, STATUS_RULE};
 use brupop_cli::Arguments;
-use brupop_core::decide::{Abort, Reason};
-use brupop_testbed::documents::{ALERTS, OPERATIONS, README, read, section};
+use brupop_testbed::documents::{ALERTS, OPERATIONS, README, read};
 use clap::Parser as _;
 use serde_json::Value;
-
-/// People look a word up in the first column of its tables.
-#[test]
-fn each_reason_is_explained() -> Result<()> {
-    const GIVEN_UP: &str = "### Updates that were given up";
-    let document = read(OPERATIONS)?;
-    let given_up = section(&document, GIVEN_UP)?;
-    let (waiting, _) = section(&document, "## When something is stuck")?
-        .split_once(GIVEN_UP)
-        .context(GIVEN_UP)?;
-    for (section, words) in [(waiting, Reason::WORDS), (given_up, Abort::WORDS)] {
-        let cells = || {
-            section
-                .lines()
-                .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next())
-        };
-        for word in words {
-            let quoted = format!("`{word}`");
-            ensure!(
-                cells().any(|cell| cell.contains(&quoted)),
-                "{OPERATIONS} does not explain {word}"
-            );
-        }
-    }
-    Ok(())
-}
 
 #[test]
 fn kubectl_brupop_understands_documented_commands() -> Result<()> {

@@ -21,29 +21,56 @@ enum Blame {
 words! {
 /// Why an update is given up. The texts end a sentence.
 Abort: Blame {
-    StepFailed: OfNode => "the agent could not complete the step; status.message says why",
-    NoInPlaceUpdates: NoFailure => "the host's image has no in-place updates",
-    DeadlineExceeded: OfNode => "the step took longer than it may",
-    DrainBlocked: OfDrain => "a budget allowed none of the disruptions that its drain needs",
-    DrainTimedOut: OfDrain => "the node could not be emptied in time",
-    TooManyPods: OfDrain => "the node has too many pods, or too large ones, to look at",
-    CannotDrain: NoFailure => "a pod appeared that makes the drain impossible",
-    PodsComeBack: OfDrain =>
-        "pods come back each time they are evicted, and a budget covers them, or they belong to too many workloads",
-    NodeChangesDenied: OfNode => "the API server refuses changes of the Node or its shadow",
-    FellBack: OfVersion => "the host came back with a version other than the wanted one",
-    FellBackDeactivated: OfVersion =>
-        "the host came back with a version other than the wanted one; before its reboot its agent had said that the update \
-         was not what it would boot next, so somebody may have deactivated it",
-    NotBottlerocket: OfNode => "the host came back, and its Node's OS image names no version of Bottlerocket",
-    NotReady: OfVersion => "the node was not Ready with the new version",
-    RebootedByItself: OfNode => "the host rebooted before its update was ready",
-    OtherTarget: NoFailure => "the host would now update to another version, or to none",
-    VersionHalted: NoFailure => "too many other nodes failed to reach the version",
-    NodePaused: NoFailure => "a person paused this node",
-    PoolClosed: NoFailure => "before the node was cordoned, its pool or the fleet no longer allowed the update",
-    ControlPlaneBusy: NoFailure => "before the node was cordoned, another node of the control plane went out of service",
-    NotLabelled: NoFailure => "the node lost its opt-in label",
+    "It counts against the version" {
+        FellBack: OfVersion =>
+            "the host came back with a version other than the wanted one",
+            "look at the host's console; if somebody deactivated the image, and the version is halted, run the command that \
+             the fleet's condition Halted ends with";
+        NotReady: OfVersion => "the node was not Ready with the new version", "look at the node";
+    }
+    "The node failed" {
+        StepFailed: OfNode =>
+            "the agent could not complete the step; status.message says why",
+            "repair what status.message of the shadow names";
+        DeadlineExceeded: OfNode =>
+            "the step took longer than it may",
+            "look at the agent's log and the host's network";
+        DrainBlocked: OfDrain =>
+            "a budget allowed none of the disruptions that its drain needs",
+            "scale the workload up, change the budget, or give its pods more time (spec.drain.timeout of the pool)";
+        DrainTimedOut: OfDrain =>
+            "the node could not be emptied in time",
+            "repair what keeps the pod, or give it more time (spec.drain.timeout of the pool)";
+        PodsComeBack: OfDrain =>
+            "pods come back each time they are evicted, and a budget covers them, or they belong to too many workloads",
+            "give these pods no toleration of the cordon and no nodeName, or remove their budget";
+        NodeChangesDenied: OfNode =>
+            "the API server refuses changes of the Node or its shadow",
+            "change the rule or quota, repair the webhook or the field, or remove labels and annotations, as the answer says";
+        NotBottlerocket: OfNode =>
+            "the host came back, and its Node's OS image names no version of Bottlerocket",
+            "look at the host";
+        RebootedByItself: OfNode =>
+            "the host rebooted before its update was ready",
+            "if it happens again, look at the host's console";
+    }
+    "Nobody failed" {
+        CannotDrain: NoFailure =>
+            "pods appeared that make the drain impossible",
+            "delete the pod, remove its finalizer, or repair what is named";
+        NoInPlaceUpdates: NoFailure =>
+            "the host's image has no in-place updates",
+            "replace the node to update it, and remove its label";
+        VersionHalted: NoFailure =>
+            "too many other nodes failed to reach the version",
+            "see the fleet's condition Halted";
+        OtherTarget: NoFailure => "the host would now update to another version, or to none";
+        NodePaused: NoFailure => "a person paused this node";
+        NotLabelled: NoFailure => "the node lost its opt-in label";
+        PoolClosed: NoFailure =>
+            "before the node was cordoned, its pool or the fleet no longer allowed the update, or another node of the control \
+             plane went out of service; its image is kept";
+    }
 }}
 
 impl fmt::Display for Abort {
@@ -53,6 +80,11 @@ impl fmt::Display for Abort {
 }
 
 impl Abort {
+    /// What a person does about it; empty if nobody has to do anything.
+    pub fn remedy(self) -> &'static str {
+        self.advice()
+    }
+
     /// Why an update was given up, as a message tells it that names the word in brackets.
     pub fn told_by(message: &str) -> Option<Self> {
         let (_, rest) = message.split_once("given up (")?;
@@ -90,15 +122,14 @@ mod tests {
             let why = Abort::of_word(word).unwrap();
             let aborting = Reason::Aborting(why).message();
             let told = format!("({why:?}): {why}");
-            let waits =
-                given_up_text("n", "1.20.0", Some(&told), at("2026-11-21T04:00:00Z")).unwrap();
+            let waits = given_up_text("1.20.0", Some(&told), at("2026-11-21T04:00:00Z")).unwrap();
             let waits = format!("{}; {waits}", Reason::BackingOff.message());
             assert_eq!(
                 [Abort::told_by(&aborting), Abort::told_by(&waits)],
                 [Some(why); 2]
             );
         }
-        let nobody_knows = given_up_text("n", "1.20.0", None, at("2026-11-21T04:00:00Z")).unwrap();
+        let nobody_knows = given_up_text("1.20.0", None, at("2026-11-21T04:00:00Z")).unwrap();
         assert_eq!(
             [Abort::told_by(&nobody_knows), Abort::told_by("")],
             [None; 2]

@@ -2,7 +2,7 @@
 
 use brupop_api::conditions::ConditionStatus;
 
-use super::Reason;
+use super::{DrainStep, MonitorStep, Reason, RebootStep, StagingStep};
 
 /// What a reason means for its node. *Idle*: meanwhile its agent downloads nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +27,11 @@ impl Reason<'_> {
     /// Does a node with an update wait for nothing but its turn or its time? What else holds it back is about the node
     /// itself.
     pub fn waits_for_turn(&self) -> bool {
-        matches!(
-            self.kind(),
-            Standing::Next | Standing::Queued | Standing::QueuedIdle
-        )
+        matches!(self, Self::Staging(StagingStep::Begins(_)))
+            || matches!(
+                self.kind(),
+                Standing::Next | Standing::Queued | Standing::QueuedIdle
+            )
     }
 
     /// Does the agent download nothing ahead meanwhile?
@@ -43,7 +44,10 @@ impl Reason<'_> {
     pub fn begins_step(&self) -> bool {
         matches!(
             self,
-            Self::Staging(_) | Self::Draining | Self::Rebooting | Self::Monitoring
+            Self::Staging(StagingStep::Downloads(_))
+                | Self::Draining(DrainStep::Evicts)
+                | Self::Rebooting(RebootStep::Claimed)
+                | Self::Monitoring(MonitorStep::InService)
         )
     }
 

@@ -125,7 +125,7 @@ fn other_problems_hold_no_update_up() {
         let view = idle().with(|view| says(view, problem, Some(ROUTE)));
         assert_eq!(
             decide(&without_slots(), &view).reason,
-            Reason::LimitReached,
+            Reason::LimitReached(Turn::NoSlot),
             "{problem}"
         );
     }
@@ -150,7 +150,7 @@ fn an_idle_node_says_why_it_waits() {
         (
             "its agent's pod is not Ready",
             |s| node(s, |n| n.agent_ready = false),
-            Reason::AgentSilent,
+            Reason::AgentSilent(Silence::NoPod),
         ),
         (
             "not ready",
@@ -160,12 +160,12 @@ fn an_idle_node_says_why_it_waits() {
         (
             "no report",
             |s| shadow(s, |w| w.status.current_version = None),
-            Reason::NotReported,
+            Reason::AgentSilent(Silence::NoReport),
         ),
         (
             "no report since its boot",
             |s| node(s, |n| n.boot_id = SECOND_BOOT),
-            Reason::NotReported,
+            Reason::AgentSilent(Silence::NoReport),
         ),
         (
             "no update",
@@ -387,8 +387,8 @@ fn what_is_not_cordoned_yet_is_given_up() {
     };
     let (given_up, goes_on, drains) = (
         Reason::Aborting(Abort::PoolClosed),
-        Reason::Cordoning,
-        Reason::Draining,
+        Reason::Draining(DrainStep::Cordons),
+        Reason::Draining(DrainStep::Evicts),
     );
     for (says, fleet, not_cordoned) in [
         ("open", fleet(), goes_on),

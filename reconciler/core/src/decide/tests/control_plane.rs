@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::passes::{fleet, taken};
 use crate::cluster::Cluster;
-use crate::decide::{self, Decision, Reason, slots};
+use crate::decide::{self, Decision, DrainStep, Reason, slots};
 use crate::facts::{NodeView, Steering};
 use crate::objects::WatchedNode;
 
@@ -35,8 +35,12 @@ fn control_plane(cluster: &Cluster) -> BTreeMap<&str, bool> {
 
 /// Is a node that is in service taken out of it?
 fn leaves(view: &NodeView<'_>, decision: &Decision<'_>) -> bool {
-    let reasons = [Reason::Cordoning, Reason::ExcludedFromLoadBalancers];
-    !view.marked() && decision.effect.is_some() && reasons.contains(&decision.reason)
+    !view.marked()
+        && decision.effect.is_some()
+        && matches!(
+            decision.reason,
+            Reason::Draining(DrainStep::Cordons | DrainStep::LeavesLoadBalancers)
+        )
 }
 
 proptest! {

@@ -61,7 +61,7 @@ fn an_updated_node_comes_back_with_its_annotations() {
             .with_node(|node| (node.do_not_disrupt, node.scale_down_disabled) = (both, both))
             .rebooted(version);
         let back = decide(&fleet(), &view);
-        assert_eq!(back.reason.as_str(), "ReturningToService");
+        assert_eq!(back.reason.as_str(), "Monitoring");
         assert_eq!(
             sets(write(&back), Field::Unschedulable),
             Some(Value::Absent)

@@ -39,7 +39,7 @@ fn returning_pods_are_left_or_end_drain() {
     let decision = decide(&fleet(), &view);
     assert_eq!(
         (marker_of(&decision).left_owners, decision.reason),
-        (owners.to_vec(), Reason::Draining)
+        (owners.to_vec(), Reason::Draining(DrainStep::Evicts))
     );
     assert!(
         write(&decision)
@@ -77,8 +77,8 @@ fn returning_pods_are_left_or_end_drain() {
         marked(&mut view, marker);
         for (force, overdue, reason, confirms) in [
             (false, false, Reason::Aborting(Abort::PodsComeBack), false),
-            (true, false, Reason::Draining, false),
-            (true, true, Reason::Draining, true),
+            (true, false, Reason::Draining(DrainStep::Evicts), false),
+            (true, true, Reason::Draining(DrainStep::Evicts), true),
         ] {
             (view.force, view.time.drain_overdue) = (force, overdue);
             let decision = decide(&fleet(), &view);
@@ -136,7 +136,11 @@ fn a_reboot_waits_for_volumes_and_not_for_ever() {
                 "{what}"
             );
             assert_eq!(decision.effect.is_none(), !granted, "{what}");
-            assert_eq!(decision.reason == Reason::VolumesInUse, !granted, "{what}");
+            assert_eq!(
+                decision.reason == Reason::Draining(DrainStep::DetachesVolumes),
+                !granted,
+                "{what}"
+            );
         }
     }
 }
@@ -172,7 +176,7 @@ fn autoscalers_are_kept_away_while_cordoned() {
             &fleet(),
             &staged().with_node(|it| [it.do_not_disrupt, it.scale_down_disabled] = there),
         );
-        assert_eq!(decision.reason, Reason::Cordoning);
+        assert_eq!(decision.reason, Reason::Draining(DrainStep::Cordons));
         let marker = marker_of(&decision);
         assert_eq!([marker.do_not_disrupt, marker.scale_down_disabled], ours);
         assert_eq!(

@@ -56,7 +56,7 @@ fn nothing_begins_however_it_is_asked_for() {
             &view,
         );
         assert_eq!(
-            with_slot.reason == Reason::Starting(NEW),
+            with_slot.reason == Reason::Staging(StagingStep::Begins(NEW)),
             reason.is_none(),
             "{gate:?}"
         );
@@ -67,7 +67,15 @@ fn nothing_begins_however_it_is_asked_for() {
 /// Before its cordon an update is given up, or waits for a new leader to ask. After its reboot it ends once all is well.
 #[test]
 fn what_has_begun_is_held_where_it_may_wait() {
-    use Reason::{Cordoning, Draining, Finishing, Monitoring, ReturningToService};
+    use Reason::Finishing;
+    let (cordoning, draining) = (
+        Reason::Draining(DrainStep::Cordons),
+        Reason::Draining(DrainStep::Evicts),
+    );
+    let (returning, monitoring) = (
+        Reason::Monitoring(MonitorStep::Returns),
+        Reason::Monitoring(MonitorStep::InService),
+    );
     let (closed, unknown) = (Reason::GateClosed("quiet"), Reason::GateUnknown("quiet"));
     let (given_up, fell_back) = (
         Reason::Aborting(Abort::PoolClosed),
@@ -90,10 +98,10 @@ fn what_has_begun_is_held_where_it_may_wait() {
     };
     let cart = Evicted::Missing("apps/v1/ReplicaSet/shop/cart");
     for (what, view, by_gate) in [
-        ("staged", staged(), [Cordoning, given_up, given_up, unknown]),
-        ("cordoned", staged().marked_by(&CORDONED), [Draining; 4]),
-        ("back", back.marked_by(&DRAINED), [ReturningToService; 4]),
-        ("back in service", back, [Monitoring; 4]),
+        ("staged", staged(), [cordoning, given_up, given_up, unknown]),
+        ("cordoned", staged().marked_by(&CORDONED), [draining; 4]),
+        ("back", back.marked_by(&DRAINED), [returning; 4]),
+        ("back in service", back, [monitoring; 4]),
         (
             "watched, and late",
             late(Evicted::Back, true),

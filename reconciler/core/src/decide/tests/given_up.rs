@@ -60,7 +60,7 @@ fn an_update_is_given_up_for_a_reason() {
         (
             "so it said",
             says(fell_back, Problem::NotNextToBoot),
-            Abort::FellBackDeactivated,
+            Abort::FellBack,
             &spent,
         ),
     ] {
@@ -167,7 +167,7 @@ fn another_boot_is_put_back_first() {
         let decision = decide(&fleet(), &view);
         assert_eq!(
             decision.reason,
-            Reason::ReturningToService,
+            Reason::Monitoring(MonitorStep::Returns),
             "{state} {version}"
         );
         assert_eq!(
@@ -209,7 +209,7 @@ fn silence_of_the_boot_before_ends_nothing() {
         let decision = decide(&fleet(), &view);
         assert_eq!(
             (decision.reason, decision.effect),
-            (Reason::NotReported, None),
+            (Reason::AgentSilent(Silence::NoReport), None),
             "{granted_for:?}"
         );
     }
@@ -243,10 +243,10 @@ fn what_is_wrong_on_the_host_is_the_reason() {
             (staging, "Staging", wrong),
             (
                 staging.with_shadow(|it| it.status.attempt = None),
-                "Starting",
+                "Staging",
                 wrong,
             ),
-            (unclaimed, "RebootGranted", wrong),
+            (unclaimed, "Rebooting", wrong),
             (claimed, "Rebooting", of_claimed),
         ] {
             assert_eq!(
@@ -275,5 +275,8 @@ fn a_silent_host_that_is_back_says_so() {
         reason(Problem::HostUnreachable),
         Reason::HostUnreachable("no answer")
     );
-    assert_eq!(reason(Problem::StepFailed), Reason::NotReported);
+    assert_eq!(
+        reason(Problem::StepFailed),
+        Reason::AgentSilent(Silence::NoReport)
+    );
 }

@@ -93,9 +93,8 @@ fn a_downgrade_waits_for_everything_else() {
                 ..free.clone()
             },
             &[][..],
-            Reason::LimitReached,
+            Reason::LimitReached(Turn::NoSlot),
         ),
-        ("halts", free.clone(), &halted, Reason::VersionHalted(OLD)),
     ] {
         let pools = [pool];
         let fleet = FleetFacts {

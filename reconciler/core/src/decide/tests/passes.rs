@@ -66,13 +66,13 @@ pub(super) fn is_idle(view: &NodeView<'_>) -> bool {
 /// What is done although the condition does not say that the node moves.
 fn is_house_keeping(decision: &Decision<'_>, view: &NodeView<'_>) -> bool {
     match (&decision.effect, &decision.reason) {
-        (Some(Effect::CreateShadow { .. }), Reason::NotReported | Reason::NodeChangesDenied(_))
+        (
+            Some(Effect::CreateShadow { .. }),
+            Reason::AgentSilent(_) | Reason::NodeChangesDenied(_),
+        )
         | (
             Some(Effect::DeleteShadow { .. }),
-            Reason::NodeGone
-            | Reason::NodeReplaced
-            | Reason::NotLabelled
-            | Reason::NodeChangesDenied(_),
+            Reason::NodeGone(_) | Reason::NotLabelled | Reason::NodeChangesDenied(_),
         ) => true,
         // What was left on a node that is not ours any more.
         (Some(Effect::Write(write)), Reason::NotLabelled) => {
@@ -198,7 +198,7 @@ proptest! {
             // Who waits for a slot waits in one queue, and for nothing else.
             let queued = chosen.queued.iter().filter(|(queued, _)| *queued == index).count();
             prop_assert!(queued <= 1 && (queued == 0 || !chosen.taken.contains(&index)));
-            let waits = reason == Reason::LimitReached && decision.effect.is_none() && is_idle(view);
+            let waits = matches!(reason, Reason::LimitReached(_)) && decision.effect.is_none() && is_idle(view);
             prop_assert!(!waits || queued + usize::from(chosen.taken.contains(&index)) == 1
                 || chosen.halted.iter().any(|halted| view.shadow.is_some_and(|shadow| shadow.update() == Some(&halted.version)))
                 || view.node.is_some_and(|node| node.marker.is_some())
@@ -215,7 +215,7 @@ proptest! {
         let after = records(fleet.status(), chosen.write.as_ref());
         let taken = taken(fleet.status(), chosen.write.as_ref());
         for view in observed.views.iter().filter(|view| is_idle(view)) {
-            let starts = matches!(decide(&observed.fleet, view).reason, Reason::Starting(_));
+            let starts = matches!(decide(&observed.fleet, view).reason, Reason::Staging(_));
             if !starts && !taken.contains(view.shadow_name) {
                 continue;
             }

@@ -65,7 +65,7 @@ fn web(change: &Value) -> Value {
 fn each_change_of_a_pool_is_heeded_until_the_cordon() {
     let freeze =
         json!([{"name": "x", "start": "2026-11-21T00:00:00Z", "end": "2026-11-22T00:00:00Z"}]);
-    let (closed, goes_on) = ("Aborting(PoolClosed)", "Cordoning");
+    let (closed, goes_on) = ("Aborting(PoolClosed)", "Draining(Cordons)");
     for (change, expected) in [
         (json!({}), goes_on),
         (json!({"paused": true}), closed),
@@ -92,7 +92,7 @@ fn each_change_of_a_pool_is_heeded_until_the_cordon() {
         (json!({"drain": {"timeout": "1s"}}), goes_on),
         (
             json!({"drain": {"loadBalancerDelay": "1m"}}),
-            "ExcludedFromLoadBalancers",
+            "Draining(LeavesLoadBalancers)",
         ),
         (
             json!({"verify": {"readyFor": "2h", "workloadsTimeout": "0s"}}),
@@ -104,7 +104,7 @@ fn each_change_of_a_pool_is_heeded_until_the_cordon() {
         assert_eq!(reason(&pools, &json!({}), false), expected, "{change}");
         assert_eq!(
             reason(&pools, &json!({}), true),
-            "Draining",
+            "Draining(Evicts)",
             "cordoned, {change}"
         );
     }
@@ -117,7 +117,7 @@ fn a_node_may_change_hands_in_mid_update() {
         json!({}),
     );
     let paused = json!({"priority": 2, "paused": true});
-    let (closed, goes_on) = ("Aborting(PoolClosed)", "Cordoning");
+    let (closed, goes_on) = ("Aborting(PoolClosed)", "Draining(Cordons)");
     for (what, pools, fleet, expected) in [
         (
             "no pool selects it any more",
@@ -157,6 +157,10 @@ fn a_node_may_change_hands_in_mid_update() {
         ),
     ] {
         assert_eq!(reason(&pools, &fleet, false), expected, "{what}");
-        assert_eq!(reason(&pools, &fleet, true), "Draining", "cordoned, {what}");
+        assert_eq!(
+            reason(&pools, &fleet, true),
+            "Draining(Evicts)",
+            "cordoned, {what}"
+        );
     }
 }

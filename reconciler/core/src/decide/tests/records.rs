@@ -51,7 +51,10 @@ fn no_node_begins_without_room_for_a_record() {
     let decided = observed(of(&versions), vec![idle()]);
     let decided = decide_all(&decided);
     assert_eq!(decided.slots.write, None);
-    assert_eq!(decided.nodes[0].reason, Reason::TooManyVersionsHalted);
+    assert_eq!(
+        decided.nodes[0].reason,
+        Reason::VersionHalted(TooManyFailures::NoRoom)
+    );
     // A failure for which there is no room does not keep its slot.
     let fell_back = failures("FellBack");
     let holds = FleetFacts {

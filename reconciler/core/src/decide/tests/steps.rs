@@ -25,7 +25,7 @@ fn a_staged_node_is_taken_out_in_order() {
     });
     assert_eq!(
         decide(&fleet, &view).reason,
-        Reason::ExcludedFromLoadBalancers
+        Reason::Draining(DrainStep::LeavesLoadBalancers)
     );
     view.time.exclusion_over = true;
     let decision = decide(&fleet, &view);
@@ -172,7 +172,7 @@ fn a_cordon_that_was_there_before_stays() {
         .marked_by(&marker)
         .rebooted(NEW);
     let decision = decide(&fleet(), &back);
-    assert_eq!(decision.reason, Reason::ReturningToService);
+    assert_eq!(decision.reason, Reason::Monitoring(MonitorStep::Returns));
     assert_eq!(sets(write(&decision), Field::Unschedulable), None);
     assert_eq!(
         sets(write(&decision), Field::UpdatingTaint),
@@ -183,7 +183,10 @@ fn a_cordon_that_was_there_before_stays() {
 #[test]
 fn an_uncordoned_node_is_cordoned_and_drained_again() {
     let view = granted(false).marked_by(&DRAINED);
-    assert_eq!(decide(&fleet(), &view).reason, Reason::RebootGranted);
+    assert_eq!(
+        decide(&fleet(), &view).reason,
+        Reason::Rebooting(RebootStep::Granted)
+    );
     let view = view.with_node(|node| node.unschedulable = false);
     let decision = decide(&fleet(), &view);
     assert_eq!(
@@ -228,13 +231,13 @@ fn pods_after_the_drain_are_evicted_first() {
             .tests
             .contains(&(Field::Unschedulable, Value::Set))
     );
-    assert_eq!(decision.reason, Reason::Draining);
+    assert_eq!(decision.reason, Reason::Draining(DrainStep::Evicts));
 
     view.pods.known = false;
     let decision = decide(&fleet(), &view);
     assert_eq!(
         (decision.effect, decision.reason),
-        (None, Reason::Draining),
+        (None, Reason::Draining(DrainStep::Evicts)),
         "a new leader looks first"
     );
 
@@ -260,7 +263,7 @@ fn pods_after_the_drain_are_evicted_first() {
     );
     assert_eq!(
         decision.reason,
-        Reason::Draining,
+        Reason::Draining(DrainStep::Evicts),
         "nothing is granted before"
     );
 }
@@ -272,7 +275,10 @@ fn a_drain_without_grant_ends_by_deadline() {
         drained,
         ..PodFacts::default()
     };
-    let (timed_out, goes_on) = (Reason::Aborting(Abort::DrainTimedOut), Reason::Draining);
+    let (timed_out, goes_on) = (
+        Reason::Aborting(Abort::DrainTimedOut),
+        Reason::Draining(DrainStep::Evicts),
+    );
     let granted = Some(RebootedIntoUpdate);
     for (says, pods, unschedulable, force, reason, next) in [
         (
@@ -320,7 +326,7 @@ fn a_drain_without_grant_ends_by_deadline() {
             looked(true, true),
             false,
             false,
-            Reason::Cordoning,
+            Reason::Draining(DrainStep::Cordons),
             None,
         ),
     ] {
@@ -382,7 +388,10 @@ fn empty_boot_id_in_mid_update_waits() {
 #[test]
 fn after_the_claim_only_the_node_counts() {
     let mut view = granted(true).marked_by(&DRAINED);
-    assert_eq!(decide(&fleet(), &view).reason, Reason::Rebooting);
+    assert_eq!(
+        decide(&fleet(), &view).reason,
+        Reason::Rebooting(RebootStep::Claimed)
+    );
     // Neither a deadline nor a person takes back a reboot that was claimed.
     view.time.step_overdue = true;
     node(&mut view, |node| node.paused = true);
@@ -419,7 +428,7 @@ fn after_the_claim_only_the_node_counts() {
     let mut view = view.rebooted(NEW);
     assert_eq!(
         decide(&fleet(), &view.not_ready()).reason,
-        Reason::Rebooting
+        Reason::Rebooting(RebootStep::Claimed)
     );
     // Ready in the new boot: back into service, whether the agent has said anything or not.
     let decision = decide(&fleet(), &view);
@@ -433,7 +442,10 @@ fn after_the_claim_only_the_node_counts() {
     node(&mut view, |node| {
         (node.unschedulable, node.tainted, node.marker) = (false, false, Some(&rest));
     });
-    assert_eq!(decide(&fleet(), &view).reason, Reason::NotReported);
+    assert_eq!(
+        decide(&fleet(), &view).reason,
+        Reason::AgentSilent(Silence::NoReport)
+    );
     shadow(&mut view, |shadow| {
         shadow.status.current_state = Some(RebootedIntoUpdate);
     });

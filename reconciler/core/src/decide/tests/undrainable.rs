@@ -58,7 +58,7 @@ fn who_cannot_be_emptied_is_passed_over() {
         (undrainable, Reason::CannotDrain(WHY), "brs-a"),
         (blocked, Reason::BudgetAllowsNone(BUDGET), "brs-b"),
         (denied, Reason::NodeChangesDenied("a rule"), "brs-b"),
-        (crowded, Reason::TooManyPods, "brs-b"),
+        (crowded, Reason::CannotDrain(TOO_MANY_PODS), "brs-b"),
     ];
     for (change, reason, with_force) in rows {
         let [first, second] = two();
@@ -314,7 +314,10 @@ fn a_reboot_goes_on_where_the_node_takes_no_change() {
         decide(&fleet(), &back.with(denied)).reason,
         Reason::NodeChangesDenied("a rule")
     );
-    assert_eq!(decide(&fleet(), &back).reason, Reason::ReturningToService);
+    assert_eq!(
+        decide(&fleet(), &back).reason,
+        Reason::Monitoring(MonitorStep::Returns)
+    );
 }
 
 /// One pool whose only update stands still does not keep the nodes of others from being looked at.
@@ -366,7 +369,10 @@ fn the_pods_of_successors_are_looked_at_ahead() {
     );
     assert_eq!(
         next.queued,
-        [(1, Reason::LimitReached), (2, Reason::LimitReached)]
+        [
+            (1, Reason::LimitReached(Turn::NoSlot)),
+            (2, Reason::LimitReached(Turn::NoSlot))
+        ]
     );
     let next = slots(&fleet, &[running, known, third]);
     assert_eq!(
@@ -406,7 +412,7 @@ fn a_node_with_too_many_pods_is_emptied_no_further() {
         let view = view.with(crowded);
         for force in [false, true] {
             let decision = decide(&fleet(), &NodeView { force, ..view });
-            assert_eq!(decision.reason, Reason::Aborting(Abort::TooManyPods));
+            assert_eq!(decision.reason, Reason::Aborting(Abort::CannotDrain));
             assert_eq!(next_state(&decision), Some(Idle));
         }
     }

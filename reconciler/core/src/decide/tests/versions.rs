@@ -127,7 +127,10 @@ fn the_first_failure_halts_a_new_version() {
         versions: &versions,
         ..without_slots()
     };
-    assert_eq!(decide(&fleet, &next).reason, Reason::VersionHalted(NEW));
+    assert_eq!(
+        decide(&fleet, &next).reason,
+        Reason::VersionHalted(TooManyFailures::Version(NEW))
+    );
     assert_eq!(slots(&fleet, &[next]).write, None);
     let next = next.with_shadow(|shadow| shadow.status.target_version = Some("1.20.1"));
     assert!(

@@ -19,7 +19,8 @@ pub(super) use std::sync::LazyLock;
 
 pub(super) use super::{failures_of, marker_of, next_state, records_of, sets, slot_of, write};
 pub(super) use crate::decide::{
-    Abort, Decision, Effect, LimitScope, Milestone, OtherOperator, Reason, UsedUp,
+    Abort, Decision, DrainStep, Effect, LimitScope, Milestone, MonitorStep, OtherOperator, Reason,
+    RebootStep, Silence, StagingStep, TOO_MANY_PODS, TooManyFailures, Turn, UsedUp,
 };
 pub(super) use crate::decide::{fleet as decide_all, node as decide, slots};
 pub(super) use crate::facts::{

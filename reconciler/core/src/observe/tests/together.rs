@@ -42,7 +42,10 @@ fn reasons(cluster: &Cluster) -> Vec<String> {
 #[test]
 fn zones_that_are_ready_together_are_left_in_their_order() {
     let of = |zone: &str| labels(json!({"topology.kubernetes.io/zone": zone}));
-    let (goes, given_up) = ("Cordoning".to_owned(), "Aborting(PoolClosed)".to_owned());
+    let (goes, given_up) = (
+        "Draining(Cordons)".to_owned(),
+        "Aborting(PoolClosed)".to_owned(),
+    );
     for (zones, mode, first) in [
         (["y", "x", "y"], "OneAtATime", [false, true, false]),
         (["y", "x", "x"], "OneAtATime", [false, true, true]),
@@ -76,7 +79,7 @@ fn one_node_of_the_control_plane_is_cordoned_at_a_time() {
     let (not_ready, left_out) = (ready("False", None), opted("none"));
     let cordoned = json!({"spec": {"unschedulable": true}});
     let marked = marked(json!({"shadow_uid": "u", "attempt": 1, "cordoned_at": NOW}));
-    let (goes, given_up) = ("Cordoning", "Aborting(ControlPlaneBusy)");
+    let (goes, given_up) = ("Draining(Cordons)", "Aborting(PoolClosed)");
     for (what, first, second, third, expected) in [
         (
             "in the order of names",

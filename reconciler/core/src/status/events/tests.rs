@@ -1,6 +1,7 @@
 //! The texts of Events.
 
 use super::*;
+use crate::decide::RebootStep;
 use crate::facts::NodeFacts;
 use crate::status::left_by_people;
 use brupop_api::facts::{SpecFacts, StatusFacts};
@@ -82,7 +83,7 @@ fn what_stays_on_the_host_is_told() {
     for (why, attempt, current, told) in [
         (Abort::NodePaused, Some(4), "1.0.0", Some(undone)),
         (Abort::NotLabelled, Some(4), "1.0.0", Some(stays)),
-        (Abort::DeadlineExceeded, Some(3), "1.0.0", None),
+        (Abort::OtherTarget, Some(3), "1.0.0", None),
         (Abort::NotLabelled, Some(3), "1.0.0", None),
         (Abort::NotLabelled, Some(4), "2.0.0", None),
     ] {
@@ -183,10 +184,15 @@ fn a_refused_label_says_what_to_do() {
 
 #[test]
 fn a_reboot_that_is_overdue_is_a_warning() {
-    let of =
-        |reason| EventText::of_reason(&view(), &reason).map(|event| (event.reason, event.warning));
+    let of = |reason| {
+        EventText::of_reason(&view(), &reason, "").map(|event| (event.reason, event.warning))
+    };
     assert_eq!(of(Reason::RebootOverdue("")), Some(("RebootOverdue", true)));
-    assert_eq!(of(Reason::Rebooting), None, "the grant was told");
+    assert_eq!(
+        of(Reason::Rebooting(RebootStep::Claimed)),
+        None,
+        "the grant was told"
+    );
 }
 
 #[test]

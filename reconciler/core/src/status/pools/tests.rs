@@ -120,7 +120,7 @@ fn a_pool_counts_its_nodes() {
         words(&seen),
         [
             "Accepted=True/Understood",
-            "Progressing=False/CheckingPods",
+            "Progressing=False/LimitReached",
             "Updated=False/UpdatesPending",
             "Ready=True/InForce",
             "Stalled=False/NotStalled"
@@ -193,7 +193,7 @@ fn a_pool_is_ready_while_it_waits_and_stalled_once_a_person_has_to_act() {
             &[new],
             &none,
             None,
-            Some(("CheckingPods", pending)),
+            Some(("LimitReached", pending)),
         ),
         ("in mid-update", json!({}), &[new], &slot, None, None),
         (
@@ -346,7 +346,7 @@ fn a_pool_says_that_it_never_gets_to_a_version() {
             "it does not wait for its age",
             json!({}),
             &["1.20.0"],
-            "CheckingPods",
+            "LimitReached",
         ),
     ] {
         let mut cluster = of_pool(json!({"versions": versions}));

@@ -71,14 +71,14 @@ fn writes_that_somebody_undoes_slow_down() {
         (wrote, last.readiness(Some(version + 2), s(0)))
     };
     for version in 0..16 {
-        assert_eq!(write("Cordoning", version), (Wrote::Change, Ready));
+        assert_eq!(write("Draining", version), (Wrote::Change, Ready));
     }
     assert_eq!(
-        write("Cordoning", 16),
+        write("Draining", 16),
         (Wrote::Again { first: true }, Until(s(1)))
     );
     assert_eq!(
-        write("Cordoning", 17),
+        write("Draining", 17),
         (Wrote::Again { first: false }, Until(s(2)))
     );
     assert_eq!(write("Draining", 18), (Wrote::Change, Ready));
@@ -95,7 +95,7 @@ fn writes_that_somebody_undoes_slow_down() {
 fn a_write_that_slows_down_still_waits_to_come_back() {
     let mut last = InFlight::default();
     for version in 0..17 {
-        last.written("Cordoning", Some(version), Some(version + 1), None, s(0));
+        last.written("Draining", Some(version), Some(version + 1), None, s(0));
     }
     assert_eq!(
         last.readiness(Some(16), s(2)),
