@@ -13,8 +13,8 @@ use crate::window::Until;
 pub use abort::Abort;
 use detail::Detail;
 pub use detail::{
-    DrainStep, Gone, LimitScope, Missing, MonitorStep, RebootStep, Silence, StagingStep,
-    TooManyFailures, Turn, UsedUp,
+    DrainStep, Gone, LimitScope, Missing, MonitorStep, OtherOperator, RebootStep, Silence,
+    StagingStep, TooManyFailures, Turn, UsedUp,
 };
 pub use remedy::{Named, TO_GO_ON};
 use standing::Standing;

@@ -95,6 +95,12 @@ fn a_downgrade_waits_for_everything_else() {
             &[][..],
             Reason::LimitReached(Turn::NoSlot),
         ),
+        (
+            "halts",
+            free.clone(),
+            &halted,
+            Reason::VersionHalted(TooManyFailures::Version(OLD)),
+        ),
     ] {
         let pools = [pool];
         let fleet = FleetFacts {
