@@ -150,9 +150,9 @@ pub(crate) fn uncounted(
                 .filter(|it| it.corroborated && it.attempt == held.attempt);
             let known = before.record.and_then(|record| record.failures[at]);
             failed.is_some_and(|failed| !held.counted && known < Some(failed.at))
-                && !after
+                && after
                     .record
-                    .is_some_and(|record| record.failures[at].is_some())
+                    .is_none_or(|record| record.failures[at].is_none())
         })
     };
     (config.halts && places.iter().enumerate().any(lost)).then_some(COUNTED)

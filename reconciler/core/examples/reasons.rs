@@ -48,13 +48,13 @@ fn of_reason(word: &str) -> Option<(String, String)> {
 
 /// A table for each group of words.
 fn tables(groups: &[(&str, &[&str])], row: impl Fn(&str) -> Option<(String, String)>) -> String {
-    let mut text = String::new();
-    for (title, words) in groups {
-        text += &format!("\n**{title}**\n\n| word | says | do |\n|---|---|---|\n");
-        for word in *words {
-            let (says, remedy) = row(word).unwrap_or_default();
-            text += &format!("| `{word}` | {says} | {remedy} |\n");
-        }
-    }
-    text
+    let line = |word: &&str| {
+        let (says, remedy) = row(word).unwrap_or_default();
+        format!("| `{word}` | {says} | {remedy} |\n")
+    };
+    let table = |(title, words): &(&str, &[&str])| {
+        let lines: String = words.iter().map(line).collect();
+        format!("\n**{title}**\n\n| word | says | do |\n|---|---|---|\n{lines}")
+    };
+    groups.iter().map(table).collect()
 }

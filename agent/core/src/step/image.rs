@@ -58,7 +58,7 @@ fn at(staged: &Staged) -> Option<Timestamp> {
     staged.at.parse().ok()
 }
 
-impl<'a> StepInput<'_, 'a> {
+impl StepInput<'_, '_> {
     /// May an attempt of ours have activated an image?
     pub(super) fn pending(&self) -> bool {
         self.our_image

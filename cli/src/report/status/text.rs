@@ -33,7 +33,8 @@ impl View for Glance {
 }
 
 impl Glance {
-    fn head(&self, page: &Page) -> String {
+    /// The bar, and how many nodes are how far.
+    fn progress(&self, page: &Page) -> String {
         let waits: usize = self.waiting.iter().map(|group| group.nodes.len()).sum();
         let limit = self
             .unavailable_limit
@@ -46,14 +47,18 @@ impl Glance {
             self.updating_nodes,
         );
         let room = page.width().saturating_sub(counts.len() + 1).min(BAR);
-        let mut text = if room < SHORTEST_BAR {
+        if room < SHORTEST_BAR {
             wrapped(&counts, page.width()).join("\n")
         } else {
             format!(
                 "{} {counts}",
                 bar(room, self.updated_nodes, self.moving.len(), self.nodes)
             )
-        };
+        }
+    }
+
+    fn head(&self, page: &Page) -> String {
+        let mut text = self.progress(page);
         text.push('\n');
         let mut line =
             |tone: Tone, what: &str, about: &str| text += &tone.paragraph(what, about, page);

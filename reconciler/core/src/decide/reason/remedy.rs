@@ -123,7 +123,7 @@ mod tests {
         for word in Reason::WORDS {
             let remedy = Reason::of_word(word).unwrap().remedy(&named);
             let commands = remedy.matches('`').count();
-            assert!(remedy.len() < 700 && commands % 2 == 0, "{remedy}");
+            assert!(remedy.len() < 700 && commands.is_multiple_of(2), "{remedy}");
             assert!(
                 !remedy.ends_with('.') && !remedy.contains(['{', '}']) && !remedy.contains("  "),
                 "{remedy}"

@@ -18,8 +18,8 @@ fn said(halted_at: &str) -> [ResumedVersion; 1] {
 /// The record after a pass in which no node has anything to tell; `None` = it stays as it is.
 fn in_time(now: &str, resumed: &[ResumedVersion], known: VersionRecord) -> Option<VersionRecord> {
     let fleet = FleetFacts {
-        resumed,
         now,
+        resumed,
         ..without_slots()
     };
     record(&fleet, Some(known), &[])
@@ -33,8 +33,8 @@ fn after_failure(
 ) -> Option<VersionRecord> {
     let fell_back = failures("FellBack");
     let fleet = FleetFacts {
-        resumed,
         now,
+        resumed,
         ..fleet()
     };
     record(&fleet, known, &[over(Some(&fell_back))])
