@@ -189,7 +189,7 @@ fn in_turn((field, first, second): &Row) -> Vec<Value<'static>> {
         second.clone(),
         Value::Absent,
     ];
-    let stays = *field == Field::SpecState;
+    let stays = matches!(field, Field::SpecState | Field::Versions | Field::DonePools);
     all.into_iter()
         .filter(|value| !(stays && *value == Value::Absent))
         .collect()

@@ -1,6 +1,7 @@
 //! Single fields: where they are, in which words, and what a patch says beside its tests.
 
 use super::*;
+use brupop_api::NodeCounts;
 
 /// Each field is where its type has it: texts say which field they stand in, and numbers how long its name is.
 #[test]
@@ -16,7 +17,7 @@ fn each_field_has_its_place() {
         "state": "MonitoringUpdate", "state_transition_timestamp": "SpecTransitionTimestamp",
         "version": "SpecVersion", "attempt": 11, "leader_term": 14, "baseline_boot_id": "SpecBaselineBootId",
         "reboot_granted_boot_id": "SpecRebootGrantedBootId",
-        "last_failure": {"count": 1, "attempt": 0, "at": "", "reason": ""},
+        "last_failure": {"count": 1, "attempt": 0, "at": "", "reason": "", "message": ""},
     });
     let status = json!({
         "current_version": "CurrentVersion", "target_version": "TargetVersion",
@@ -30,7 +31,7 @@ fn each_field_has_its_place() {
         json!({"version": "", "variant": "", "succeeded": 1}),
     );
     let done = json!({"pool": "", "version": "", "longestSeconds": 1});
-    let ledger = json!({
+    let mut ledger = json!({
         "term": 4, "slots": {"brs-a": slot}, "versions": [record], "donePools": [done],
         "lastFinished": "LastFinished",
     });
@@ -38,6 +39,12 @@ fn each_field_has_its_place() {
         (&json!(shadow)["spec"], &json!(shadow)["status"]),
         (&spec, &status)
     );
+    let counts = json!(NodeCounts::default());
+    ledger
+        .as_object_mut()
+        .unwrap()
+        .extend(counts.as_object().unwrap().clone());
+    ledger["notOptedInNodes"] = json!(0);
     assert_eq!(json!(fleet)["status"], ledger);
     assert_eq!(
         fleet.get(Field::Slots),

@@ -71,7 +71,7 @@ fn refused_of_shadows() -> Vec<Row> {
             "a failure in two words",
             ShadowSpec,
             failed("fell back"),
-            "failures.reason",
+            "last_failure.reason",
         ),
         (
             "a boot id in colour",

@@ -16,13 +16,6 @@ const LISTENERS: [(&str, &str, u64); 3] = [
     ("metrics", "METRICS_ADDRESS", 8444),
 ];
 
-/// By these annotations programs and people are told to keep an object that is not in Git any more.
-const KEEPERS: [&str; 3] = [
-    "argocd.argoproj.io/sync-options",
-    "helm.sh/resource-policy",
-    "kustomize.toolkit.fluxcd.io/prune",
-];
-
 /// What does not fit together.
 pub fn wrong(objects: &[Json]) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -222,23 +215,6 @@ fn of_object(objects: &[Json], workloads: &[&Json], object: &Json) -> Vec<String
             ];
             if spec["isCA"] != true && spec["dnsNames"] != json!(service) {
                 wrong.push(format!("{kind} {name}: is for {}", spec["dnsNames"]));
-            }
-        }
-        "BottlerocketFleet" => {
-            let definition = objects
-                .iter()
-                .find(|object| object["kind"] == "CustomResourceDefinition");
-            let kept =
-                |object: &Json| KEEPERS.map(|key| object["metadata"]["annotations"][key].clone());
-            let as_the_definition = definition
-                .map(kept)
-                .is_some_and(|keeps| keeps == kept(object));
-            // By their labels people would prune it, and its slots would go with it.
-            if kept(object).iter().any(Json::is_null)
-                || !as_the_definition
-                || object["metadata"].get("labels").is_some()
-            {
-                wrong.push(format!("{kind} {name} may be pruned"));
             }
         }
         "Service" => {

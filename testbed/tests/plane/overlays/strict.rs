@@ -215,11 +215,6 @@ async fn what_does_not_fit_is_found(control_plane: &ControlPlane) -> Result<()> 
         ("Certificate", "/spec/secretName", json!("another")),
         ("Certificate", "/spec/dnsNames/0", json!("another")),
         (
-            "BottlerocketFleet",
-            "/metadata/annotations/helm.sh~1resource-policy",
-            json!("another"),
-        ),
-        (
             "ValidatingWebhookConfiguration",
             "/metadata/annotations/cert-manager.io~1inject-ca-from",
             json!("another"),

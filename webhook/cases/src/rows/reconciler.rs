@@ -72,13 +72,14 @@ fn others() -> (Value, Value) {
 pub(super) fn specs() -> Vec<Row> {
     let refused = || ByWebhook("reconciler-attempt");
     let stale = BySchema("no longer leads");
-    let failures = json!({"last_failure": {"count": 1, "attempt": 7, "at": "2026-01-01T00:00:00Z", "reason": "FellBack"}});
+    let failures = json!({"last_failure": {"count": 1, "attempt": 7, "at": "2026-01-01T00:00:00Z", "reason": "FellBack",
+        "message": "the host came back"}});
     rows! {
         "the first update": Reconciler, known(), spec(staging()) => Allowed;
         "the next update": Reconciler, (done(), at("Idle")), spec(merged(&staging(), &json!({"attempt": 8, "version": "1.21.0"})))
             => Allowed;
         "a higher term": Reconciler, (staging(), staged()), spec(json!({"leader_term": 3})) => Allowed;
-        "its failures": Reconciler, (staging(), staged()), spec(failures) => Allowed;
+        "its last failure": Reconciler, (staging(), staged()), spec(failures) => Allowed;
         "a slot that is spent": Reconciler, (done(), at("Idle")), spec(json!({"attempt": 8})) => Allowed;
         "an abort, the first boot forgotten": Reconciler, (staging(), staged()),
             spec(json!({"state": "Idle", "baseline_boot_id": null})) => Allowed;
