@@ -74,7 +74,9 @@ async fn theirs_meanwhile(fleet: &Fleet) -> Result<()> {
     deploy(fleet, "held", 1, &[HOLD], here).await?;
     fleet.pause_node("node-1", false).await?;
     fleet
-        .until_node("node-1", "it drains", |seen| seen.reason == "Draining")
+        .until_node("node-1", "it drains", |seen| {
+            seen.reason == "Draining" && seen.cordoned
+        })
         .await?;
     let past: Vec<_> = fleet.history().past("node-1").to_vec();
     let first =

@@ -107,7 +107,7 @@ async fn falls_back_twice_and_waits_in_between(fleet: &Fleet) -> Result<()> {
     ensure!(says && status.crash_count == Some(1), "{status:?}");
     let condition = fleet.progressing("node-0").await?;
     ensure!(
-        condition.message.contains("(FellBack), and waits until "),
+        condition.message.contains("(FellBack: the host came back"),
         "{condition:?}"
     );
     fleet

@@ -56,7 +56,7 @@ async fn pools_are_updated_side_by_side() -> Result<()> {
     }
     let said = fleet.progressing("node-3").await?.message;
     ensure!(
-        said.contains(&format!("the window opens at {opens}")),
+        said.contains(&format!("it opens at {opens}")),
         "{said}, not {opens}"
     );
     let db = until_pool(&fleet, "db", "waits", |status| {

@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, ensure};
+use brupop_core::decide::Reason;
 use brupop_testbed::audit::Event;
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::history::Seen;
@@ -142,19 +143,16 @@ impl Rows {
             .unwrap_or_default()
     }
 
-    /// A line such as `brs-node-0   1.19.4   1.20.0   default   Staging   12s`.
+    /// A line such as `brs-node-0   Idle   1.19.4   StagedAndPerformedUpdate   1.20.0   Staging`.
     fn push(&self, line: &str) {
         let at = Timestamp::now();
         let cells: Vec<&str> = line.split_whitespace().collect();
-        let (Some(node), [.., reason, _]) = (line.strip_prefix("brs-"), &*cells) else {
+        let (Some(node), [.., reason]) = (line.strip_prefix("brs-"), &*cells) else {
             return;
         };
-        // At first there is none, and a version stands before the age.
-        let reason = if reason.starts_with(|first: char| first.is_ascii_uppercase()) {
-            *reason
-        } else {
-            "-"
-        };
+        // At first there is none, and a state or a version stands last.
+        let is_reason = Reason::of_word(reason).is_some();
+        let reason = if is_reason { *reason } else { "-" };
         let node = node.split(' ').next().unwrap_or_default().to_owned();
         let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let rows = rows.entry(node).or_default();
