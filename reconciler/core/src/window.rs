@@ -18,8 +18,10 @@ use jiff::{SignedDuration, Timestamp};
 const ONE_SHOT: SignedDuration = SignedDuration::from_hours(24);
 /// The number of fire times whose distances are compared with [`ONE_SHOT`].
 const FIRES_COMPARED: usize = 61;
-/// An expression without years that fires never does so from here to the year 5000, in which croner's search ends.
-const LATE_YEAR: i16 = 4900;
+/// Expressions with years are searched from here, up to the year 5000.
+const EARLY_START: DateTime = DateTime::constant(2020, 1, 1, 0, 0, 0, 0);
+/// Those without are searched from here: less is searched if they never fire.
+const LATE_START: DateTime = DateTime::constant(4900, 1, 1, 0, 0, 0, 0);
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 const ALWAYS: &str = "* * * * * * *";
 const HINT: &str = "write seven fields (second minute hour day month weekday year), such as \
@@ -73,6 +75,38 @@ pub fn windows(
     }
 }
 
+/// Parses an expression of this number of fields. croner then accepts what upstream's parser accepts, with the same meaning.
+fn parse(text: &str, fields: usize) -> Result<Cron, String> {
+    let seconds = if fields == 5 {
+        Seconds::Disallowed
+    } else {
+        Seconds::Required
+    };
+    let parser = CronParser::builder()
+        .seconds(seconds)
+        .year(Year::Optional)
+        .alternative_weekdays(fields == 7)
+        .dom_and_dow(fields == 7)
+        .sloppy_ranges(true)
+        .build();
+    parser.parse(text).map_err(|error| {
+        let error = error.to_string();
+        let error = error
+            .strip_prefix("Component error: ")
+            .unwrap_or(&error)
+            .trim_end_matches('.');
+        let (first, rest) = error.split_at_checked(1).unwrap_or((error, ""));
+        format!("{}{rest}", first.to_lowercase())
+    })
+}
+
+fn fires_within_a_day(cron: &Cron) -> bool {
+    let fires: Vec<DateTime> = cron.iter_after(EARLY_START).take(FIRES_COMPARED).collect();
+    fires
+        .windows(2)
+        .any(|pair| pair[1].duration_since(pair[0]) <= ONE_SHOT)
+}
+
 impl Schedule {
     /// The schedule that this expression means in this time zone, with or without a duration.
     ///
@@ -102,49 +136,22 @@ impl Schedule {
         if each_second && let Some(seconds) = fields.first_mut() {
             *seconds = "0";
         }
-        // With these options croner accepts what upstream's parser accepts, with the same meaning.
-        let parser = CronParser::builder()
-            .seconds(if count == 5 {
-                Seconds::Disallowed
-            } else {
-                Seconds::Required
-            })
-            .year(Year::Optional)
-            .alternative_weekdays(count == 7)
-            .dom_and_dow(count == 7)
-            .sloppy_ranges(true)
-            .build();
-        let cron = parser.parse(&fields.join(" ")).map_err(|error| {
-            let error = error.to_string();
-            let error = error
-                .strip_prefix("Component error: ")
-                .unwrap_or(&error)
-                .trim_end_matches('.');
-            let (first, rest) = error.split_at_checked(1).unwrap_or((error, ""));
-            format!("{}{rest}: {hint}", first.to_lowercase())
-        })?;
-        let year = if count == 5 { LATE_YEAR } else { 2020 };
-        let mut fires = cron.iter_after(DateTime::constant(year, 1, 1, 0, 0, 0, 0));
-        let Some(first) = fires.next() else {
+        let cron = parse(&fields.join(" "), count).map_err(|why| format!("{why}: {hint}"))?;
+        let from = if count == 5 { LATE_START } else { EARLY_START };
+        if cron.find_next_occurrence(&from, true).is_err() {
             return Err("it never fires: there is no such day".to_owned());
-        };
+        }
         let length = match duration {
             Some(duration) => duration,
             None if each_second => SignedDuration::from_mins(1),
-            None => {
-                let mut before = first;
-                for fire in fires.take(FIRES_COMPARED) {
-                    if fire.duration_since(before) <= ONE_SHOT {
-                        return Err(
-                            "it fires again within a day, so say how long each window stays open: set \
-                             SCHEDULER_WINDOW_DURATION, such as 4h"
-                                .to_owned(),
-                        );
-                    }
-                    before = fire;
-                }
-                ONE_SHOT
+            None if fires_within_a_day(&cron) => {
+                return Err(
+                    "it fires again within a day, so say how long each window stays open: set \
+                     SCHEDULER_WINDOW_DURATION, such as 4h"
+                        .to_owned(),
+                );
             }
+            None => ONE_SHOT,
         };
         Ok(Self { cron, length, zone })
     }
@@ -154,22 +161,21 @@ impl Schedule {
         size_of::<Self>() + usize::from(self.cron.pattern.years.max) + 512
     }
 
-    /// If `at` is in an hour that the clock skips or shows twice, or just after: the offset before that change, and the first
-    /// time on the wall that means the offset after it.
+    /// The change of the clock that skipped or repeated the hour before `at`: the offset before it, and the first time on the
+    /// wall to which the offset after it applies.
     fn change(&self, at: Timestamp) -> Option<(Offset, DateTime)> {
         let change = self.zone.preceding(at.checked_add(SECOND).ok()?).next()?;
         let from = change.timestamp();
         let before = self.zone.to_offset(from.checked_sub(SECOND).ok()?);
-        let walls = [before.to_datetime(from), change.offset().to_datetime(from)];
-        let shift = walls[0].duration_since(walls[1]).abs();
-        let [one, other] = walls;
-        (at.duration_since(from) < shift).then(|| (before, one.max(other)))
+        let [one, other] = [before, change.offset()].map(|offset| offset.to_datetime(from));
+        let is_near = at.duration_since(from) < one.duration_since(other).abs();
+        is_near.then(|| (before, one.max(other)))
     }
 
-    /// The fire time that is closest to `at` in this direction, `at` included.
+    /// Returns the fire time that is closest to `at` in this direction, `at` included.
     ///
-    /// The wall clock's order of fire times is that of instants, except for those in an hour that the clock skips: they come
-    /// after the first ones that follow the change.
+    /// Fire times in an hour that the clock skips come after the first ones that follow it on the wall. So each side of a
+    /// change near `at`, or near the time that is found, is searched on its own.
     fn fire(&self, at: Timestamp, direction: Direction) -> Option<Timestamp> {
         let forward = direction == Direction::Forward;
         let near = |wall: DateTime| {
@@ -179,26 +185,24 @@ impl Schedule {
                 self.cron.find_previous_occurrence(&wall, true)
             };
             let fire = self.zone.to_ambiguous_timestamp(found.ok()?).compatible();
-            let beyond = |fire: &Timestamp| if forward { *fire >= at } else { *fire <= at };
-            fire.ok().filter(beyond)
+            fire.ok()
+                .filter(|fire| if forward { *fire >= at } else { *fire <= at })
         };
-        let closest = |fires: [Option<Timestamp>; 3]| {
-            let fires = fires.into_iter().flatten();
+        let beside = |change: Option<(Offset, DateTime)>| {
+            let (before, after) = change?;
+            let edge = if forward {
+                Some(after)
+            } else {
+                after.checked_sub(SECOND).ok()
+            };
+            Some([near(before.to_datetime(at)), edge.and_then(near)])
+        };
+        let closest = |one: Option<Timestamp>, others: Option<[Option<Timestamp>; 2]>| {
+            let fires = others.into_iter().flatten().chain([one]).flatten();
             if forward { fires.min() } else { fires.max() }
         };
-        let beside = |from: Timestamp| {
-            let (before, after) = self.change(from)?;
-            let edge = if forward {
-                after
-            } else {
-                after.checked_sub(SECOND).ok()?
-            };
-            Some((near(before.to_datetime(at)), near(edge)))
-        };
-        let (before, after) = beside(at).unwrap_or_default();
-        let first = closest([near(self.zone.to_datetime(at)), before, after])?;
-        let (_, after) = beside(first).unwrap_or_default();
-        closest([Some(first), after, None])
+        let first = closest(near(self.zone.to_datetime(at)), beside(self.change(at)))?;
+        closest(Some(first), beside(self.change(first)))
     }
 
     /// The last fire time, if its window is open, and when this window closes.
@@ -223,18 +227,16 @@ pub(crate) fn span(schedules: &[Schedule], now: Timestamp) -> Option<Span> {
             .filter_map(|schedule| schedule.fire(from, Direction::Forward));
         fires.min()
     };
-    let next = opens(now);
-    let (start, end, next) = match open(now) {
-        Some((start, end)) => (start, end, next),
-        None => {
-            let start = next?;
-            (start, open(start)?.1, opens(start))
-        }
+    let at = if open(now).is_some() {
+        now
+    } else {
+        opens(now)?
     };
+    let (start, end) = open(at)?;
     Some(Span {
         start,
         end,
-        reopens: next.is_some_and(|next| next <= end),
+        reopens: opens(at).is_some_and(|next| next <= end),
     })
 }
 
