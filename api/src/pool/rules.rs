@@ -56,7 +56,7 @@ pub enum Operator {
     DoesNotExist,
 }
 
-/// A recurring maintenance window. Windows of a pool that overlap or touch are one.
+/// A recurring maintenance window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Window {

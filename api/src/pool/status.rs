@@ -40,9 +40,10 @@ pub struct NextWindow {
     /// When it opens, or has opened.
     #[schemars(with = "Time")]
     pub start: String,
-    /// When it closes.
+    /// When it closes; none if another window follows without a gap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Time")]
-    pub end: String,
+    pub end: Option<String>,
 }
 
 /// How many nodes run a version.

@@ -79,18 +79,18 @@ impl Rules {
         self.windows.is_empty() || self.window(now).is_some()
     }
 
-    /// May updates start now, if this window is the open one, or else the next one?
+    /// May updates start now, if this is [`Self::window`]?
     pub(crate) fn starts(&self, now: Timestamp, window: Option<Span>) -> Starts<'static> {
         if self.paused {
-            Starts::Paused
-        } else if let Some(end) = self.frozen_until(now) {
-            Starts::Frozen(Until::At(end))
-        } else if self.windows.is_empty()
-            || window.is_some_and(|(start, end)| start <= now && now < end)
-        {
-            Starts::Open
-        } else {
-            Starts::OutsideWindow(window::opens(&self.windows, now).map_or(Until::Never, Until::At))
+            return Starts::Paused;
+        }
+        if let Some(end) = self.frozen_until(now) {
+            return Starts::Frozen(Until::At(end));
+        }
+        match window {
+            Some(window) if now < window.start => Starts::OutsideWindow(Until::At(window.start)),
+            None if !self.windows.is_empty() => Starts::OutsideWindow(Until::Never),
+            _ => Starts::Open,
         }
     }
 
@@ -110,8 +110,9 @@ impl Rules {
         Some(until)
     }
 
-    /// The next time after this one at which the clock alone changes the gate.
+    /// The next time after this one at which the clock alone may change whether updates start, or the window.
     pub(crate) fn next_change(&self, now: Timestamp, window: Option<Span>) -> Option<Timestamp> {
+        let window = window.map(|window| (window.start, window.end));
         let spans = self.freezes.iter().copied().chain(window);
         spans
             .flat_map(|(start, end)| [start, end])
@@ -119,7 +120,7 @@ impl Rules {
             .min()
     }
 
-    /// The window that is open, or the first that opens. Windows that overlap or touch are one.
+    /// The window that is open, or the first that opens.
     pub(crate) fn window(&self, now: Timestamp) -> Option<Span> {
         window::span(&self.windows, now)
     }

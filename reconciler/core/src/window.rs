@@ -1,66 +1,33 @@
-//! When updates may start: a cron expression, with or without the duration of a maintenance window.
+//! When updates may start: a cron expression, and for how long each of its fire times opens a window.
 //!
-//! With a duration, each fire time opens a window of that length; windows that overlap or touch are one. Without one, an
-//! expression of seven fields means nearly what it means to upstream's operator: if it fires in consecutive seconds, the
-//! window is open while it matches; otherwise each fire time is a one-shot, and opens a window of [`ONE_SHOT`].
+//! Without a duration, an expression of seven fields means nearly what it means to upstream's operator: if it fires in each
+//! second of a minute, the window is open during that minute; otherwise each fire time is a one-shot, and opens a window of
+//! [`ONE_SHOT`].
 //!
 //! The fields are in the time zone. A fire time that the clock skips in spring is that much later. If the clock shows a
-//! fire time twice in autumn, the first one counts. A window that is open while the expression matches follows the clock
-//! on the wall.
+//! fire time twice in autumn, the first one counts.
 
 use brupop_api::pool::FIVE_FIELDS;
-use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
+use croner::{Cron, Direction};
 use jiff::civil::DateTime;
-use jiff::tz::{AmbiguousOffset, AmbiguousTimestamp, TimeZone};
+use jiff::tz::{Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
-
-use self::spans::Windows;
-pub(crate) use self::spans::{Span, span};
-
-mod spans;
 
 /// How long the window of a one-shot is open.
 const ONE_SHOT: SignedDuration = SignedDuration::from_hours(24);
-/// This many fire times are compared to tell what an expression means: more than fit into a minute without being
-/// consecutive.
+/// The number of fire times whose distances are compared with [`ONE_SHOT`].
 const FIRES_COMPARED: usize = 61;
-/// The largest change of a clock on the wall.
-const LARGEST_SHIFT: SignedDuration = SignedDuration::from_hours(3);
-/// The end of a window that is open while the expression matches is looked for up to a week ahead.
-const LONGEST_WINDOW: SignedDuration = SignedDuration::from_hours(7 * 24);
-/// From here on it is looked whether an expression without years ever fires, up to the year 5000.
-const LATE_YEAR: i16 = 4900;
+/// Expressions with years are searched from here, up to the year 5000.
+const EARLY_START: DateTime = DateTime::constant(2020, 1, 1, 0, 0, 0, 0);
+/// Those without are searched from here: less is searched if they never fire.
+const LATE_START: DateTime = DateTime::constant(4900, 1, 1, 0, 0, 0, 0);
+const SECOND: SignedDuration = SignedDuration::from_secs(1);
 const ALWAYS: &str = "* * * * * * *";
 const HINT: &str = "write seven fields (second minute hour day month weekday year), such as \
                     \"* * * * * * *\" for always or \"* * 2-4 * * SAT *\" for Saturdays from 2 to 5 o'clock";
 const DURATION_HINT: &str = "with a duration, write when the window opens in five fields (minute hour day \
                              month weekday), such as \"0 2 * * SAT\", or in seven";
-
-/// What the expression means.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum ScheduleKind {
-    /// Updates may start while it matches.
-    WhileMatching(Cron),
-    /// They may start for a while after each fire time.
-    After(Windows),
-}
-
-/// The length of each window of an expression whose fire times are at least `gap` apart; without it, there is but one.
-fn length(
-    gap: Option<SignedDuration>,
-    duration: Option<SignedDuration>,
-) -> Result<SignedDuration, String> {
-    match duration {
-        Some(duration) => Ok(duration),
-        None if gap.is_some_and(|gap| gap <= ONE_SHOT) => Err(
-            "it fires again within a day, so say how long each window stays open: set \
-                 SCHEDULER_WINDOW_DURATION, such as 4h"
-                .to_owned(),
-        ),
-        None => Ok(ONE_SHOT),
-    }
-}
 
 /// The time zone of this name.
 ///
@@ -74,8 +41,21 @@ pub fn time_zone(name: &str) -> Result<TimeZone, String> {
 /// When updates may start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    kind: ScheduleKind,
+    cron: Cron,
+    /// How long each fire time opens a window.
+    length: SignedDuration,
     zone: TimeZone,
+}
+
+/// The window that is open, or the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// When it opens, or has opened.
+    pub start: Timestamp,
+    /// The first moment at which it is no longer open, unless `reopens`.
+    pub end: Timestamp,
+    /// Whether another window opens at `end` or before.
+    pub reopens: bool,
 }
 
 /// The windows that an expression of the settings means, with or without a duration; none = always.
@@ -95,6 +75,38 @@ pub fn windows(
     }
 }
 
+/// Parses an expression of this number of fields. croner then accepts what upstream's parser accepts, with the same meaning.
+fn parse(text: &str, fields: usize) -> Result<Cron, String> {
+    let seconds = if fields == 5 {
+        Seconds::Disallowed
+    } else {
+        Seconds::Required
+    };
+    let parser = CronParser::builder()
+        .seconds(seconds)
+        .year(Year::Optional)
+        .alternative_weekdays(fields == 7)
+        .dom_and_dow(fields == 7)
+        .sloppy_ranges(true)
+        .build();
+    parser.parse(text).map_err(|error| {
+        let error = error.to_string();
+        let error = error
+            .strip_prefix("Component error: ")
+            .unwrap_or(&error)
+            .trim_end_matches('.');
+        let (first, rest) = error.split_at_checked(1).unwrap_or((error, ""));
+        format!("{}{rest}", first.to_lowercase())
+    })
+}
+
+fn fires_within_a_day(cron: &Cron) -> bool {
+    let fires: Vec<DateTime> = cron.iter_after(EARLY_START).take(FIRES_COMPARED).collect();
+    fires
+        .windows(2)
+        .any(|pair| pair[1].duration_since(pair[0]) <= ONE_SHOT)
+}
+
 impl Schedule {
     /// The schedule that this expression means in this time zone, with or without a duration.
     ///
@@ -105,191 +117,127 @@ impl Schedule {
         zone: TimeZone,
         duration: Option<SignedDuration>,
     ) -> Result<Self, String> {
-        let fields = text.split_whitespace().count();
+        let mut fields: Vec<&str> = text.split_whitespace().collect();
+        let count = fields.len();
         let hint = match duration {
-            Some(_) if fields == 5 => FIVE_FIELDS,
+            Some(_) if count == 5 => FIVE_FIELDS,
             Some(_) => DURATION_HINT,
             None => HINT,
         };
-        if fields != 7 && (fields != 5 || duration.is_none()) {
-            return Err(format!("it has {fields} fields: {hint}"));
+        if count != 7 && (count != 5 || duration.is_none()) {
+            return Err(format!("it has {count} fields: {hint}"));
         }
-        // With these options croner accepts what upstream's parser accepts, with the same meaning.
-        let parser = CronParser::builder()
-            .seconds(if fields == 5 {
-                Seconds::Disallowed
-            } else {
-                Seconds::Required
-            })
-            .year(Year::Optional)
-            .alternative_weekdays(fields == 7)
-            .dom_and_dow(fields == 7)
-            .sloppy_ranges(true)
-            .build();
-        let cron = parser.parse(text).map_err(|error| {
-            let error = error.to_string();
-            let error = error
-                .strip_prefix("Component error: ")
-                .unwrap_or(&error)
-                .trim_end_matches('.');
-            let (first, rest) = error.split_at_checked(1).unwrap_or((error, ""));
-            format!("{}{rest}: {hint}", first.to_lowercase())
-        })?;
-        // Any start will do: a pattern of seconds repeats in each minute that matches, and days without a year do so
-        // within decades. Later, less is searched in if it never fires.
-        let start =
-            DateTime::constant(if fields == 5 { LATE_YEAR } else { 2020 }, 1, 1, 0, 0, 0, 0);
-        let compared = if fields == 5 { 1 } else { FIRES_COMPARED };
-        let fires: Vec<DateTime> = cron.iter_after(start).take(compared).collect();
-        if fires.is_empty() {
+        let each_second = count == 7 && fields.first() == Some(&"*");
+        if each_second && duration.is_some() {
+            return Err(format!(
+                "it fires each second, so it has no times at which to open: {hint}"
+            ));
+        }
+        if each_second && let Some(seconds) = fields.first_mut() {
+            *seconds = "0";
+        }
+        let cron = parse(&fields.join(" "), count).map_err(|why| format!("{why}: {hint}"))?;
+        let from = if count == 5 { LATE_START } else { EARLY_START };
+        if cron.find_next_occurrence(&from, true).is_err() {
             return Err("it never fires: there is no such day".to_owned());
         }
-        let gap = fires
-            .windows(2)
-            .map(|pair| pair[1].duration_since(pair[0]))
-            .min();
-        let kind = match (gap == Some(SignedDuration::from_secs(1)), duration) {
-            (true, None) => ScheduleKind::WhileMatching(cron),
-            (true, Some(_)) => {
-                return Err(format!(
-                    "it fires each second, so it has no times at which to open: {hint}"
-                ));
+        let length = match duration {
+            Some(duration) => duration,
+            None if each_second => SignedDuration::from_mins(1),
+            None if fires_within_a_day(&cron) => {
+                return Err(
+                    "it fires again within a day, so say how long each window stays open: set \
+                     SCHEDULER_WINDOW_DURATION, such as 4h"
+                        .to_owned(),
+                );
             }
-            (false, _) => {
-                let times = fields / 2;
-                let midnight = std::iter::repeat_n("0", times);
-                let days: Vec<&str> = midnight
-                    .chain(text.split_whitespace().skip(times))
-                    .collect();
-                let days = parser
-                    .parse(&days.join(" "))
-                    .map_err(|error| format!("{error}: {hint}"))?;
-                ScheduleKind::After(Windows::new(days, &cron, length(gap, duration)?))
-            }
+            None => ONE_SHOT,
         };
-        Ok(Self { kind, zone })
+        Ok(Self { cron, length, zone })
     }
 
-    /// What it takes in memory, roughly.
+    /// What it takes in memory, roughly: a byte for each year, and few for all else.
     pub(crate) fn weight(&self) -> usize {
-        let beside = match &self.kind {
-            ScheduleKind::WhileMatching(cron) => spans::weight_of(cron),
-            ScheduleKind::After(windows) => windows.weight(),
-        };
-        size_of::<Self>() + beside
+        size_of::<Self>() + usize::from(self.cron.pattern.years.max) + 512
     }
 
-    /// Does the expression match this second of the clock on the wall?
-    fn matches(&self, cron: &Cron, at: Timestamp) -> bool {
-        cron.is_time_matching(&self.zone.to_datetime(at))
-            .unwrap_or(false)
+    /// The change of the clock that skipped or repeated the hour before `at`: the offset before it, and the first time on the
+    /// wall to which the offset after it applies.
+    fn change(&self, at: Timestamp) -> Option<(Offset, DateTime)> {
+        let change = self.zone.preceding(at.checked_add(SECOND).ok()?).next()?;
+        let from = change.timestamp();
+        let before = self.zone.to_offset(from.checked_sub(SECOND).ok()?);
+        let [one, other] = [before, change.offset()].map(|offset| offset.to_datetime(from));
+        let is_near = at.duration_since(from) < one.duration_since(other).abs();
+        is_near.then(|| (before, one.max(other)))
     }
 
-    /// The first time after this one that the expression matches, if there is one. Times that the clock skips do not come.
-    fn next(&self, cron: &Cron, after: Timestamp) -> Option<Timestamp> {
-        // If the clock was put back in between, the same times on the wall come once more.
-        let earlier = after
-            .saturating_sub(LARGEST_SHIFT)
-            .unwrap_or(Timestamp::MIN);
-        let shifted = self.zone.to_offset(earlier) != self.zone.to_offset(after);
-        let from = self.zone.to_datetime(if shifted { earlier } else { after });
-        let first = |instant: fn(AmbiguousTimestamp) -> Result<Timestamp, jiff::Error>| {
-            let fires = cron
-                .iter_after(from)
-                .map(|fires| self.zone.to_ambiguous_timestamp(fires));
-            let fires =
-                fires.filter(|fires| !matches!(fires.offset(), AmbiguousOffset::Gap { .. }));
-            fires
-                .filter_map(|fires| instant(fires).ok())
-                .find(|fires| *fires > after)
-        };
-        let both = [
-            first(AmbiguousTimestamp::earlier),
-            first(AmbiguousTimestamp::later),
-        ];
-        both.into_iter().flatten().min()
-    }
-
-    /// The first time after this one at which updates may start. Ask only at a time at which they may not.
-    pub fn opens(&self, after: Timestamp) -> Option<Timestamp> {
-        opens(std::slice::from_ref(self), after)
-    }
-
-    /// If updates may start while the expression matches: from when, and until when. It is asked from now on.
-    fn matching(&self, now: Timestamp) -> Option<Span> {
-        let ScheduleKind::WhileMatching(cron) = &self.kind else {
-            return None;
-        };
-        let start = if self.matches(cron, now) {
-            now
-        } else {
-            self.matches_next(cron, now)?
-        };
-        Some((start, self.matches_until(cron, start, LONGEST_WINDOW)))
-    }
-
-    /// The first time from this one on at which the expression does not match; or a time at least `longest`
-    /// later, if it matches until there.
-    fn matches_until(&self, cron: &Cron, start: Timestamp, longest: SignedDuration) -> Timestamp {
-        let each = |values: Vec<u16>| values.len() == 60;
-        let (each_second, each_minute) = (
-            each(cron.pattern.seconds.values()),
-            each(cron.pattern.minutes.values()),
-        );
-        let (minute, hour) = (SignedDuration::from_mins(1), SignedDuration::from_hours(1));
-        let mut end = start
-            .checked_sub(SignedDuration::from_nanos(start.subsec_nanosecond().into()))
-            .unwrap_or(start);
-        while self.matches(cron, end) && end.duration_since(start) < longest {
-            let wall = self.zone.to_datetime(end);
-            let an_hour_later = |at: Timestamp| {
-                wall.checked_add(hour)
-                    .is_ok_and(|wall| self.zone.to_datetime(at) == wall)
-            };
-            let step = if !each_second || wall.second() != 0 {
-                SignedDuration::from_secs(1)
-            } else if each_minute
-                && wall.minute() == 0
-                && end.checked_add(hour).is_ok_and(an_hour_later)
-            {
-                hour
+    /// Returns the fire time that is closest to `at` in this direction, `at` included.
+    ///
+    /// Fire times in an hour that the clock skips come after the first ones that follow it on the wall. So each side of a
+    /// change near `at`, or near the time that is found, is searched on its own.
+    fn fire(&self, at: Timestamp, direction: Direction) -> Option<Timestamp> {
+        let forward = direction == Direction::Forward;
+        let near = |wall: DateTime| {
+            let found = if forward {
+                self.cron.find_next_occurrence(&wall, true)
             } else {
-                minute
+                self.cron.find_previous_occurrence(&wall, true)
             };
-            let Ok(later) = end.checked_add(step) else {
-                break;
+            let fire = self.zone.to_ambiguous_timestamp(found.ok()?).compatible();
+            fire.ok()
+                .filter(|fire| if forward { *fire >= at } else { *fire <= at })
+        };
+        let beside = |change: Option<(Offset, DateTime)>| {
+            let (before, after) = change?;
+            let edge = if forward {
+                Some(after)
+            } else {
+                after.checked_sub(SECOND).ok()
             };
-            end = later;
-        }
-        end
+            Some([near(before.to_datetime(at)), edge.and_then(near)])
+        };
+        let closest = |one: Option<Timestamp>, others: Option<[Option<Timestamp>; 2]>| {
+            let fires = others.into_iter().flatten().chain([one]).flatten();
+            if forward { fires.min() } else { fires.max() }
+        };
+        let first = closest(near(self.zone.to_datetime(at)), beside(self.change(at)))?;
+        closest(Some(first), beside(self.change(first)))
     }
 
-    /// The first time after this one, at which the expression does not match, at which it begins to.
-    fn matches_next(&self, cron: &Cron, after: Timestamp) -> Option<Timestamp> {
-        let next = self.next(cron, after);
-        // An hour that comes twice opens the window once more, although the times on the wall are past.
-        let turn = self
-            .zone
-            .following(after)
-            .next()
-            .map(|turn| turn.timestamp());
-        let is_near = |turn: &Timestamp| turn.duration_since(after) < LARGEST_SHIFT;
-        match turn.filter(|turn| is_near(turn) && next.is_none_or(|next| *turn < next)) {
-            Some(turn) if self.matches(cron, turn) => Some(turn),
-            Some(turn) => self.next(cron, turn),
-            None => next,
-        }
+    /// The last fire time, if its window is open, and when this window closes.
+    fn open(&self, at: Timestamp) -> Option<(Timestamp, Timestamp)> {
+        let start = self.fire(at, Direction::Backward)?;
+        let end = start.checked_add(self.length).ok()?;
+        (at < end).then_some((start, end))
     }
 }
 
-/// When the first of these windows opens after this time; if one is open, the first after that.
-pub(crate) fn opens(schedules: &[Schedule], after: Timestamp) -> Option<Timestamp> {
-    let (start, end) = span(schedules, after)?;
-    if start > after {
-        Some(start)
+/// The window that is open at this time, or the first that opens after it.
+pub(crate) fn span(schedules: &[Schedule], now: Timestamp) -> Option<Span> {
+    let open = |at: Timestamp| {
+        let open = schedules.iter().filter_map(|schedule| schedule.open(at));
+        open.reduce(|(start, end), (one, other)| (start.min(one), end.max(other)))
+    };
+    let opens = |after: Timestamp| {
+        // Fire times are whole seconds.
+        let from = Timestamp::from_second(after.as_second().checked_add(1)?).ok()?;
+        let fires = schedules
+            .iter()
+            .filter_map(|schedule| schedule.fire(from, Direction::Forward));
+        fires.min()
+    };
+    let at = if open(now).is_some() {
+        now
     } else {
-        span(schedules, end).map(|(start, _)| start.max(end))
-    }
+        opens(now)?
+    };
+    let (start, end) = open(at)?;
+    Some(Span {
+        start,
+        end,
+        reopens: opens(at).is_some_and(|next| next <= end),
+    })
 }
 
 /// A time that comes, as the end of a sentence.

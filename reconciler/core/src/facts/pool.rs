@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::Release;
 use crate::rules::{GateState, Rules};
 use crate::times::Ahead;
-use crate::window::{Starts, Until};
+use crate::window::{Span, Starts, Until};
 
 /// A pool, as decisions see it.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct PoolFacts<'a> {
     /// Of its gates one that is not open, and its name.
     pub gate: Option<(GateState, &'a str)>,
     /// The window that is open, or the next one.
-    pub next_window: Option<(Timestamp, Timestamp)>,
+    pub next_window: Option<Span>,
     /// Its rules, if they can be understood.
     pub rules: Option<&'a Rules>,
     /// For each version with which a pool is done: the first of the pools that go first and are not done with it for long

@@ -15,8 +15,6 @@ use crate::window::{Span, Starts};
 
 /// Maximum number of pools that start updates, the first by name. The others hold the nodes that they own.
 pub(crate) const POOLS_MAX: usize = 128;
-/// Maximum number of pools whose windows are evaluated at once: a pool may have many windows, with many steps.
-const LOOKS_AT_ONCE: usize = 2;
 /// Maximum number of requirements of selectors that are compared with labels at once, but for at least one node.
 const COMPARED_AT_ONCE: usize = 10_000;
 
@@ -91,16 +89,6 @@ impl KnownPool {
         at: None,
         gates: vec![],
     };
-
-    /// May what the clock says have changed since the last time?
-    fn is_due(&self, pool: &WatchedPool, now: Timestamp) -> bool {
-        pool.rules().is_some() && !self.at.as_ref().is_some_and(|at| at.holds(now))
-    }
-
-    /// Looks at the clock.
-    fn look_at_clock(&mut self, pool: &WatchedPool, now: Timestamp) {
-        self.at = pool.rules().map(|rules| AtTime::of(rules, now));
-    }
 }
 
 impl KnownOwner {
@@ -155,16 +143,17 @@ impl Known {
         if !self.default_pool.as_ref().is_some_and(|at| at.holds(now)) {
             self.default_pool = Some(AtTime::of(&policy.default_pool, now));
         }
-        let pools = self
+        for (known, pool) in self
             .pools
             .values_mut()
             .zip(cluster.pools.values())
-            .take(POOLS_MAX);
-        let mut due = pools.filter(|(known, pool)| known.is_due(pool, now));
-        for (known, pool) in due.by_ref().take(LOOKS_AT_ONCE) {
-            known.look_at_clock(pool, now);
+            .take(POOLS_MAX)
+        {
+            if !known.at.as_ref().is_some_and(|at| at.holds(now)) {
+                known.at = pool.rules().map(|rules| AtTime::of(rules, now));
+            }
         }
-        due.next().is_none() && self.find_owners(cluster)
+        self.find_owners(cluster)
     }
 
     /// Finds owners that are not known. Returns whether all are.

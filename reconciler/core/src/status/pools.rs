@@ -200,9 +200,9 @@ impl<'a> Tally<'a> {
         let conditions = [accepted, progressing, updated, ready, stalled];
         DesiredPoolStatus {
             counts,
-            next_window: window.map(|(start, end)| NextWindow {
-                start: start.to_string(),
-                end: end.to_string(),
+            next_window: window.map(|window| NextWindow {
+                start: window.start.to_string(),
+                end: (!window.reopens).then(|| window.end.to_string()),
             }),
             versions,
             conditions,

@@ -1,7 +1,5 @@
 //! Expressions as upstream's users wrote them, durations, time zones, and the nights on which clocks are changed.
 
-use std::slice;
-
 use super::*;
 use crate::tests::world::at;
 use proptest::prelude::*;
@@ -21,25 +19,17 @@ fn opening(text: &str, zone: &str, hours: i64) -> Schedule {
 
 #[test]
 fn what_an_expression_means_without_a_duration() {
-    for (text, kind) in [
-        ("* * * * * * *", "always"),
-        ("  *  * * * * * * ", "always"),
-        ("* * 10-11 * * * *", "while it matches"),
-        ("* * * * * SAT,SUN *", "while it matches"),
-        ("0-29 * * * * * *", "while it matches"),
-        ("0 0 3 * * MON *", "for a while"),
-        ("0 0 3 1 1 * 2030", "for a while"),
+    for (text, minutes) in [
+        ("* * * * * * *", None),
+        ("  *  * * * * * * ", None),
+        ("* * 10-11 * * * *", Some(1)),
+        ("* * * * * SAT,SUN *", Some(1)),
+        ("0 0 3 * * MON *", Some(24 * 60)),
+        ("0 0 3 1 1 * 2030", Some(24 * 60)),
     ] {
-        let is = match windows(text, TimeZone::UTC, None)
-            .unwrap()
-            .pop()
-            .map(|schedule| schedule.kind)
-        {
-            None => "always",
-            Some(ScheduleKind::WhileMatching(_)) => "while it matches",
-            Some(ScheduleKind::After(_)) => "for a while",
-        };
-        assert_eq!(is, kind, "{text}");
+        let schedule = windows(text, TimeZone::UTC, None).unwrap().pop();
+        let length = schedule.map(|schedule| schedule.length.as_mins());
+        assert_eq!(length, minutes, "{text}");
     }
 }
 
@@ -50,6 +40,7 @@ fn a_daily_one_shot_needs_a_duration() {
         "0 0 3 * * MON-FRI *",
         "0 * * * * * *",
         "*/2 * * * * * *",
+        "0-29 * * * * * *",
     ] {
         let sentence = Schedule::new(text, TimeZone::UTC, None).unwrap_err();
         assert!(
@@ -80,11 +71,12 @@ fn nonsense_is_refused() {
 }
 
 fn open(schedule: &Schedule, time: &str) -> bool {
-    is_open(schedule, at(time))
+    schedule.open(at(time)).is_some()
 }
 
-fn is_open(schedule: &Schedule, at: Timestamp) -> bool {
-    span(slice::from_ref(schedule), at).is_some_and(|(start, end)| start <= at && at < end)
+/// The first fire time after this time.
+fn fires(schedule: &Schedule, after: Timestamp) -> Timestamp {
+    schedule.fire(after + SECOND, Direction::Forward).unwrap()
 }
 
 #[test]
@@ -133,7 +125,7 @@ fn a_window_opens_and_closes_to_the_second() {
         (&one_shot, "2026-11-24T03:00:00Z", "2026-11-30T03:00:00Z"),
         (&nights, "2026-11-21T12:00:00Z", "2026-11-23T21:00:00Z"),
     ] {
-        assert_eq!(schedule.opens(at(after)), Some(at(opens)), "after {after}");
+        assert_eq!(fires(schedule, at(after)), at(opens), "after {after}");
     }
 }
 
@@ -161,7 +153,7 @@ fn seven_fields_may_have_a_duration_too() {
 fn a_skipped_hour_delays_a_repeated_counts_once() {
     // 02:30 does not exist in Berlin on 2026-03-29, and comes twice on 2026-10-25.
     let nightly = opening("30 2 * * *", "Europe/Berlin", 1);
-    let fires = |from: &str| nightly.opens(at(from)).unwrap().to_string();
+    let fires = |from: &str| fires(&nightly, at(from)).to_string();
     assert_eq!(fires("2026-03-28T12:00:00Z"), "2026-03-29T01:30:00Z"); // 03:30, summer time
     assert_eq!(fires("2026-03-29T01:30:00Z"), "2026-03-30T00:30:00Z");
     assert_eq!(fires("2026-10-24T12:00:00Z"), "2026-10-25T00:30:00Z"); // the first 02:30
@@ -178,102 +170,51 @@ fn a_skipped_hour_delays_a_repeated_counts_once() {
     }
 }
 
-#[test]
-fn a_window_follows_the_clock_on_the_wall() {
-    let berlin = || TimeZone::get("Europe/Berlin").unwrap();
-    let window = Schedule::new("* * 2 * * * *", berlin(), None).unwrap();
-    for (time, expected) in [
-        ("2026-03-29T00:59:59Z", false), // 01:59:59, then it is 03:00
-        ("2026-03-29T01:00:00Z", false),
-        ("2026-10-25T00:00:00Z", true), // 02:00 in summer time
-        ("2026-10-25T01:30:00Z", true), // 02:30 once more, in winter time
-        ("2026-10-25T02:00:00Z", false),
-    ] {
-        assert_eq!(open(&window, time), expected, "{time}");
-    }
-    let of = |text: &str| Schedule::new(text, berlin(), None).unwrap();
-    let (half, quarters) = (of("* 30-59 2 * * * *"), of("* 5,40 2 * * * *"));
-    for (what, schedule, after, opens) in [
-        (
-            "skipped in spring",
-            &window,
-            "2026-03-29T00:30:00Z",
-            "2026-03-30T00:00:00Z",
-        ),
-        (
-            "on the second",
-            &of("* * 2,4 * * * *"),
-            "2026-03-29T00:30:00Z",
-            "2026-03-29T02:00:00Z",
-        ),
-        (
-            "the second 02:30",
-            &half,
-            "2026-10-25T01:00:00Z",
-            "2026-10-25T01:30:00Z",
-        ),
-        (
-            "the second 02:30",
-            &half,
-            "2026-10-25T01:10:00Z",
-            "2026-10-25T01:30:00Z",
-        ),
-        (
-            "02:05 once more",
-            &quarters,
-            "2026-10-25T00:41:00Z",
-            "2026-10-25T01:05:00Z",
-        ),
-        (
-            "the next day",
-            &quarters,
-            "2026-10-25T01:41:00Z",
-            "2026-10-26T01:05:00Z",
-        ),
-        (
-            "not twice",
-            &of("* * 1 * * * *"),
-            "2026-10-25T00:30:00Z",
-            "2026-10-26T00:00:00Z",
-        ),
-    ] {
-        assert_eq!(schedule.opens(at(after)), Some(at(opens)), "{what}");
-    }
+/// The times at which this zone's clock changes, and beside them the year's end and the leap day.
+fn changes(zone: &TimeZone) -> Vec<Timestamp> {
+    // The whole 30th of December 2011 is skipped in Apia.
+    let skipped_day = zone.following(at("2011-12-01T00:00:00Z")).take(2);
+    let changes = skipped_day.chain(zone.following(at("2026-01-01T00:00:00Z")).take(4));
+    let days = ["2026-12-31T23:59:59Z", "2028-02-29T12:00:00Z"].map(at);
+    changes
+        .map(|change| change.timestamp())
+        .chain(days)
+        .collect()
 }
 
 proptest! {
-    /// The same as if each fire time was looked at.
     #[test]
-    fn a_window_is_what_its_fire_times_make(
-        minute in prop::sample::select(vec!["0", "30", "*/7", "*/20", "59", "10-20", "0,5,50"]),
-        hour in prop::sample::select(vec!["0", "2", "*", "*/5", "2-4", "23", "22-23"]),
-        days in prop::sample::select(vec!["* * *", "* * SAT", "1,20-22 * *", "* 11 MON-FRI", "L * *", "* * SUN#2"]),
-        minutes in prop::sample::select(vec![1_i64, 7, 20, 60, 300, 1440, 3000]),
-        zone in prop::sample::select(vec!["UTC", "Asia/Kolkata", "America/New_York"]),
-        second in 0_i64..40 * 24 * 3600,
+    fn fire_times_are_those_of_each_minute_on_the_wall(
+        zone in prop::sample::select(vec![
+            "Australia/Lord_Howe", "Africa/Casablanca", "Antarctica/Troll", "Pacific/Chatham", "America/Havana",
+            "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Pacific/Apia", "Africa/Cairo", "UTC",
+        ]),
+        text in prop::sample::select(vec![
+            "* * * * *", "*/7 * * * *", "0 * * * *", "30 2 * * *", "29,30 2 * * *", "0 2-3 * * *",
+            "10,50 2-3 * * *", "0 0 * * *", "45 2,4 L * *", "5 3 * * MON-FRI", "*/20 0-4 * * SUN",
+            "59 23 31 12 *", "0 0 1 1 *", "0 12 29 2 *",
+        ]),
+        minutes in prop::sample::select(vec![1, 45, 25 * 60, 168 * 60]),
+        change in any::<prop::sample::Index>(),
+        second in prop_oneof![-4 * 3600..5 * 3600_i64, -72 * 3600..72 * 3600_i64],
     ) {
-        // No clock is changed from December to February in these.
-        let (from, until) = (at("2026-11-25T00:00:00Z"), at("2027-02-25T00:00:00Z"));
-        let now = at("2026-12-10T00:00:00Z") + SignedDuration::from_secs(second);
-        let text = format!("{minute} {hour} {days}");
         let (zone, length) = (TimeZone::get(zone).unwrap(), SignedDuration::from_mins(minutes));
-        let cron: Cron = CronParser::builder().seconds(Seconds::Disallowed).build().parse(&text).unwrap();
-        let fires = cron.iter_after(zone.to_datetime(from)).map(|at| zone.to_timestamp(at).unwrap());
-        let mut spans: Vec<Span> = vec![];
-        for fires in fires.take_while(|fires| *fires < until) {
-            match spans.last_mut() {
-                Some((_, end)) if fires <= *end => *end = fires + length,
-                _ => spans.push((fires, fires + length)),
-            }
-        }
-        let expected = spans.into_iter().find(|(_, end)| now < *end);
-        let month = SignedDuration::from_hours(14 * 24);
-        // What lasts for longer is not looked at to its end; what is far away is not in the list.
-        prop_assume!(expected.is_some_and(|(start, end)| end.duration_since(start) < month));
-        let schedule = Schedule::new(&text, zone, Some(length)).unwrap();
-        prop_assert_eq!(span(slice::from_ref(&schedule), now), expected, "{} at {}", text, now);
-        let (start, end) = expected.unwrap();
-        prop_assert_eq!(is_open(&schedule, now), start <= now);
-        prop_assert_eq!(is_open(&schedule, end), false);
+        let now = *change.get(&changes(&zone)) + SignedDuration::from_secs(second);
+        let schedule = Schedule::new(text, zone.clone(), Some(length)).unwrap();
+        // A day is the largest change of a clock.
+        let (two_days, day) = (SignedDuration::from_hours(48), SignedDuration::from_hours(24));
+        let from = zone.to_datetime(now).with().second(0).subsec_nanosecond(0).build().unwrap() - (length + day);
+        let until = zone.to_datetime(now) + (two_days + day);
+        let fires: Vec<Timestamp> = from
+            .series(jiff::Span::new().minutes(1))
+            .take_while(|wall| *wall < until)
+            .filter(|wall| schedule.cron.is_time_matching(wall).unwrap())
+            .map(|wall| zone.to_timestamp(wall).unwrap())
+            .collect();
+        let last = fires.iter().copied().filter(|fire| (now - length..=now).contains(fire) && *fire != now - length).max();
+        prop_assert_eq!(schedule.open(now), last.map(|last| (last, last + length)), "{} at {}", text, now);
+        let next = fires.iter().copied().filter(|fire| *fire > now && *fire < now + two_days).min();
+        let found = schedule.fire(now + SECOND, Direction::Forward).filter(|fire| *fire < now + two_days);
+        prop_assert_eq!(found, next, "{} after {}", text, now);
     }
 }

@@ -56,7 +56,7 @@ fn no_pass_is_held_up_by_many_pools() {
     take(&mut || pools_at(&cluster, &known, &USUAL, now).next.is_some());
     // Far more than it takes: tests are not optimised, and share the machine. `make bench` has the time itself.
     assert!(longest.as_secs() < 2, "{longest:?} of {parts} parts");
-    assert!(parts > POOLS_MAX / LOOKS_AT_ONCE, "{parts}");
+    assert!(parts > 50, "{parts}");
     let pools = pools_at(&cluster, &known, &USUAL, now);
     let too_many = Starts::Invalid(crate::observe::TOO_MANY);
     assert_eq!(pools.all[POOLS_MAX].starts, too_many);
@@ -223,7 +223,6 @@ fn nothing_is_kept_of_the_owners_of_pools() {
     assert_eq!(with.body.unwrap().metadata, without.body.unwrap().metadata);
 }
 
-/// Each of them fires 1,440 times a day, of which one is kept for each.
 #[test]
 fn windows_weigh_what_they_are_in_memory() {
     let window = json!({"schedule": "* * * * *", "duration": "1s"});
@@ -236,7 +235,7 @@ fn windows_weigh_what_they_are_in_memory() {
         .iter()
         .filter(|item| !item.ok().unwrap().is_given_up())
         .count();
-    let of_one = 16 * (24 * 60 * 8 + 5_000);
+    let of_one = 16 * 5_000;
     assert!(
         (1..(32 << 20) / of_one).contains(&kept),
         "{kept} pools of {of_one} bytes are kept"
