@@ -30,7 +30,7 @@ fn begins(a: Value, b: Value, of_pool: Option<Value>) -> bool {
         [("a", a), ("b", b)],
         [("brs-b", json!({"state": "Idle"}), idle)],
     );
-    let versions = json!({"1.20.0": {"succeeded": 3, "provenVariants": ["aws-k8s-1.29"]}});
+    let versions = json!([{"version": "1.20.0", "variant": "aws-k8s-1.29", "succeeded": 3}]);
     put_ledger(&mut cluster, json!({}), json!({"versions": versions}));
     if let Some(spec) = of_pool {
         pool("db", spec).put(&mut cluster);

@@ -1,7 +1,7 @@
 //! What kstatus reads of the fleet.
 
 use brupop_api::NodeCounts;
-use brupop_api::fleet::VersionRecord;
+use brupop_api::fleet::{NodeFailure, VersionRecord};
 use serde_json::json;
 
 use super::super::{DesiredCondition, DesiredFleetStatus};
@@ -17,7 +17,13 @@ const WRONG: Check = Some(Err("this is wrong"));
 fn fleet(nodes: u64, admission: Check, alone: Check, halted: bool) -> DesiredFleetStatus {
     let versions = [VersionRecord {
         version: "1.20.0".to_owned(),
+        variant: "metal".to_owned(),
         halted_at: halted.then(|| NOW.to_owned()),
+        failures: vec![NodeFailure {
+            node: "node-0".to_owned(),
+            at: NOW.to_owned(),
+            reason: "FellBack".to_owned(),
+        }],
         ..VersionRecord::default()
     }];
     let facts = FleetFacts {
@@ -110,7 +116,9 @@ fn a_fleet_is_ready_once_its_rules_are_in_force_and_it_is_alone() {
     }
     let [ready, stalled] = fleet(3, WELL, WELL, true).health(&[]);
     assert!(
-        ready.message.starts_with("1.20.0: node-0 (FellBack)"),
+        ready
+            .message
+            .starts_with("1.20.0 for metal: it failed on node-0 (FellBack)"),
         "{}",
         ready.message
     );

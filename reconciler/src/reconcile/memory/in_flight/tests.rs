@@ -81,7 +81,7 @@ fn writes_that_somebody_undoes_slow_down() {
         write("Draining", 17),
         (Wrote::Again { first: false }, Until(s(2)))
     );
-    assert_eq!(write("Draining", 18), (Wrote::Change, Ready));
+    assert_eq!(write("Rebooting", 18), (Wrote::Change, Ready));
     for version in 19..60 {
         assert_eq!(
             write("", version),
