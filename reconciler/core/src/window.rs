@@ -170,15 +170,6 @@ impl Schedule {
         Ok(Self { kind, zone })
     }
 
-    /// What it takes in memory, roughly.
-    pub(crate) fn weight(&self) -> usize {
-        let beside = match &self.kind {
-            ScheduleKind::WhileMatching(cron) => spans::weight_of(cron),
-            ScheduleKind::After(windows) => windows.weight(),
-        };
-        size_of::<Self>() + beside
-    }
-
     /// Does the expression match this second of the clock on the wall?
     fn matches(&self, cron: &Cron, at: Timestamp) -> bool {
         cron.is_time_matching(&self.zone.to_datetime(at))

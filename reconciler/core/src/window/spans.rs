@@ -19,11 +19,6 @@ const STEPS: usize = 36;
 const LONGEST_SPAN: SignedDuration = SignedDuration::from_hours(31 * 24);
 const HOURS_PER_DAY: i64 = 24;
 
-/// What an expression takes in memory beside itself: a byte for each year, and few for all else.
-pub(super) fn weight_of(cron: &Cron) -> usize {
-    usize::from(cron.pattern.years.max) + 512
-}
-
 /// Fire times of one day, in seconds of the clock on the wall, each no later after the one before than the length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
@@ -70,11 +65,6 @@ impl Windows {
             runs: runs.into(),
             length,
         }
-    }
-
-    /// What they take in memory beside themselves, roughly.
-    pub(super) fn weight(&self) -> usize {
-        weight_of(&self.days) + size_of_val(&*self.runs)
     }
 
     fn fires_on(&self, date: Date) -> bool {
