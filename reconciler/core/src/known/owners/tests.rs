@@ -313,12 +313,12 @@ fn pools_beyond_the_first_128_are_left_out_until_a_list_has_fewer() {
     Item::<Pool>::bound(&mut listed);
     assert_eq!(listed.len(), POOLS_MAX + 1);
     cluster.replace(listed);
-    let names = |cluster: &Cluster| {
+    let ends = |cluster: &Cluster| {
         let (first, last) = (cluster.pools.keys().next(), cluster.pools.keys().last());
         let name = |name: Option<&String>| name.cloned().unwrap_or_default();
         (name(first), name(last), cluster.pools.len())
     };
-    assert_eq!(names(&cluster), ("p000".into(), "p127".into(), POOLS_MAX));
+    assert_eq!(ends(&cluster), ("p000".into(), "p127".into(), POOLS_MAX));
     assert_eq!(cluster.pool_left_out.as_deref(), Some("p128"));
     // The status of a pool that is left out changes, then one begins in another place.
     let known = known(&cluster);
@@ -326,13 +326,13 @@ fn pools_beyond_the_first_128_are_left_out_until_a_list_has_fewer() {
     assert!(known.is_of(&cluster));
     pool("a", 1, &tier("a")).put(&mut cluster);
     assert!(!known.is_of(&cluster));
-    assert_eq!(names(&cluster), ("a".into(), "p126".into(), POOLS_MAX));
+    assert_eq!(ends(&cluster), ("a".into(), "p126".into(), POOLS_MAX));
     assert_eq!(cluster.pool_left_out.as_deref(), Some("p127"));
     // Only a list tells whether there are more.
     <Item<Pool> as Watched>::remove("a", &mut cluster);
     assert_eq!(cluster.pool_left_out.as_deref(), Some("p127"));
     cluster.replace((50..50 + POOLS_MAX).map(named));
-    assert_eq!(names(&cluster), ("p050".into(), "p177".into(), POOLS_MAX));
+    assert_eq!(ends(&cluster), ("p050".into(), "p177".into(), POOLS_MAX));
     assert_eq!(cluster.pool_left_out, None);
 }
 
