@@ -39,7 +39,7 @@ const LABEL_VALUE_HINT: &str =
 const LABEL_KEY: &str =
     "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
 const LABEL_KEY_MAX: usize = NAME_MAX + 1 + LABEL_MAX;
-const LABEL_KEY_HINT: &str = "write the key of a label, such as example.org/rack";
+pub(crate) const LABEL_KEY_HINT: &str = "write the key of a label, such as example.org/rack";
 const DNS_LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 const DNS_LABEL_HINT: &str = "write a name of letters in lower case, digits and -, such as main";
 const POOL_NAME: &str = "^[0-9a-z.-]+$";

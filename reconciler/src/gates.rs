@@ -1,9 +1,10 @@
-//! Asks the sources of gates, each query on a thread of its own. The sources are the administrator's: files of a Secret, for
-//! each a URL, and perhaps an authority and a token. They are read for each query, and never shown; nor is what is
-//! answered. What a source sends is bounded from its first byte on, so that nothing it does holds up anything else.
+//! Asks the sources of gates. The sources are the administrator's: files of a Secret, for each a URL, and perhaps an authority and
+//! a token. They are read for each query, and never shown; nor is what is answered. Neither redirects nor proxies are used. The
+//! answer and the time for it are bounded.
 
 mod error;
 
+use std::error::Error;
 use std::fmt::Write as _;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -12,22 +13,19 @@ use std::time::Duration;
 
 use brupop_core::gates::answer::{self, ANSWER_MAX, GateAnswer, GateAnswerError};
 use brupop_core::rules::GateQuery;
-use brupop_runtime::OwnThread;
+use brupop_runtime::client;
+use brupop_runtime::errors::describe;
 use futures::future::OptionFuture;
-use http::header::{ACCEPT, AUTHORIZATION, HOST, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION};
 use http::uri::Scheme;
 use http::{HeaderValue, Request, StatusCode, Uri};
-use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
-use hyper::body::Bytes;
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioIo;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper_util::client::legacy;
+use kube::client::Body;
+use kube::{Client, Config};
+use rustls::CertificateError;
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{CertificateError, ClientConfig, RootCertStore};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, join};
-use tokio_rustls::TlsConnector;
-use tower::Service as _;
 
 pub use error::AskError;
 
@@ -35,8 +33,6 @@ pub use error::AskError;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time that the source is to spend on an expression.
 const EVALUATION: &str = "5s";
-/// Most bytes that are read for an expression: a TLS handshake, whatever precedes the answer, its head and [`ANSWER_MAX`].
-const READ_MAX: u64 = 256 * 1024;
 /// Longest URL, authority and token, in bytes.
 const URL_MAX: u64 = 1024;
 const AUTHORITY_MAX: u64 = 256 * 1024;
@@ -57,26 +53,23 @@ impl Sources {
     /// # Errors
     /// There is no answer, or it says nothing.
     pub async fn ask(&self, query: &GateQuery) -> Result<GateAnswer, AskError> {
-        // When this ends, in whatever way, so does the thread.
-        let thread = OwnThread::start("gate").map_err(|_| AskError::Ours)?;
-        let answer = thread.spawn(answer(Arc::clone(&self.0), query.clone()));
-        let answer = tokio::time::timeout(TIMEOUT, answer)
+        tokio::time::timeout(TIMEOUT, answer(&self.0, query))
             .await
-            .map_err(|_| AskError::TimedOut)?;
-        answer.map_err(|_| AskError::Ours)?
+            .map_err(|_| AskError::TimedOut)?
     }
 }
 
-async fn answer(folder: Arc<Path>, query: GateQuery) -> Result<GateAnswer, AskError> {
-    let source = Source::read(&folder, &query.source)?;
-    let tls = TlsConnector::from(Arc::new(source.tls()?));
+async fn answer(folder: &Path, query: &GateQuery) -> Result<GateAnswer, AskError> {
+    let source = Source::read(folder, &query.source)?;
+    let client = source.client()?;
     let requires = OptionFuture::from(
         query
             .requires
             .as_deref()
-            .map(|it| source.find(&tls, "requires", it)),
+            .map(|it| source.find(&client, "requires", it)),
     );
-    let (query, requires) = tokio::join!(source.find(&tls, "query", &query.expression), requires);
+    let (query, requires) =
+        tokio::join!(source.find(&client, "query", &query.expression), requires);
     Ok(GateAnswer::of(query?, requires.transpose()?))
 }
 
@@ -112,84 +105,70 @@ impl Source {
         })
     }
 
-    /// By which authorities it is told.
-    fn tls(&self) -> Result<ClientConfig, AskError> {
-        let mut roots = RootCertStore::empty();
+    /// A client for one query: nothing is kept of it, so what changes in the Secret counts at once.
+    fn client(&self) -> Result<Client, AskError> {
+        let mut authorities = vec![];
         if self.url.scheme() == Some(&Scheme::HTTPS) {
-            let unusable = || AskError::Authority(format!("{}.ca", self.name));
-            let pem = self.authority.as_ref().ok_or_else(unusable)?;
-            for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-                certificate
-                    .ok()
-                    .and_then(|it| roots.add(it).ok())
-                    .ok_or_else(unusable)?;
-            }
-            if roots.is_empty() {
-                return Err(unusable());
+            let pem = self.authority.as_deref().unwrap_or_default();
+            let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+            authorities = all.unwrap_or_default();
+            if authorities.is_empty() {
+                return Err(self.authority_unusable());
             }
         }
-        Ok(ClientConfig::builder()
-            .with_root_certificates(roots)
-            .with_no_client_auth())
+        let mut config = Config::new(self.url.clone());
+        config.root_cert = Some(authorities.iter().map(|it| it.to_vec()).collect());
+        client::without_retry(config, "brupop-reconciler").map_err(|_| self.authority_unusable())
     }
 
-    /// A connection for one expression: nothing is kept of it, so what changes in the Secret counts at once.
-    async fn connect(&self, tls: &TlsConnector) -> Result<SendRequest<Empty<Bytes>>, AskError> {
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        let stream = tcp
-            .call(self.url.clone())
-            .await
-            .map_err(|error| AskError::Unreachable {
-                host: self.url.host().unwrap_or_default().to_owned(),
-                why: error.into(),
-            })?;
-        let (reads, writes) = stream.into_inner().into_split();
-        let stream = join(reads.take(READ_MAX), writes);
-        if self.url.scheme() != Some(&Scheme::HTTPS) {
-            return converse(stream).await;
+    fn authority_unusable(&self) -> AskError {
+        AskError::Authority(format!("{}.ca", self.name))
+    }
+
+    /// Why a request has no answer.
+    fn unanswered(&self, error: &kube::Error) -> AskError {
+        let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+        let why = loop {
+            let Some(error) = cause else {
+                return AskError::BrokeOff;
+            };
+            cause = error.source();
+            let client = error.downcast_ref::<legacy::Error>();
+            if let Some(why) = cause.filter(|_| client.is_some_and(legacy::Error::is_connect)) {
+                break why;
+            }
+        };
+        let io = why.downcast_ref::<io::Error>();
+        if io.is_some_and(|it| it.kind() == io::ErrorKind::TimedOut) {
+            return AskError::TimedOut;
         }
-        // An address of IPv6 is in brackets.
-        let host = self
-            .url
-            .host()
-            .unwrap_or_default()
-            .trim_matches(['[', ']'])
-            .to_owned();
-        let name =
-            ServerName::try_from(host).map_err(|_| AskError::Url(format!("{}.url", self.name)))?;
-        converse(
-            tls.connect(name, stream)
-                .await
-                .map_err(|error| AskError::Tls(without_names(&error)))?,
-        )
-        .await
+        // The error of the handshake is within one of the connector.
+        let handshake = io.and_then(|it| it.get_ref()?.downcast_ref::<io::Error>());
+        match handshake {
+            Some(error) => AskError::Tls(without_names(error)),
+            None => AskError::Unreachable {
+                host: self.url.host().unwrap_or_default().to_owned(),
+                why: describe(why),
+            },
+        }
     }
 
     /// Does the expression of this field find a series?
     async fn find(
         &self,
-        tls: &TlsConnector,
+        client: &Client,
         field: &'static str,
         expression: &str,
     ) -> Result<bool, AskError> {
-        let mut request = Request::get(query(&self.url, expression).ok_or(AskError::Ours)?)
-            .header(HOST, self.url.authority().map_or("", |it| it.as_str()))
-            .header(ACCEPT, "application/json")
-            .header(
-                USER_AGENT,
-                concat!("brupop-reconciler/", env!("CARGO_PKG_VERSION")),
-            );
+        let mut request = Request::get(query(expression)).header(ACCEPT, "application/json");
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, token);
         }
-        let request = request.body(Empty::new()).map_err(|_| AskError::Ours)?;
-        let answer = self
-            .connect(tls)
-            .await?
-            .send_request(request)
+        let request = request.body(Body::empty()).map_err(|_| AskError::Ours)?;
+        let answer = client
+            .send(request)
             .await
-            .map_err(|_| AskError::BrokeOff)?;
+            .map_err(|error| self.unanswered(&error))?;
         let status = answer.status();
         let refuses = [StatusCode::BAD_REQUEST, StatusCode::UNPROCESSABLE_ENTITY].contains(&status);
         if status != StatusCode::OK && !refuses {
@@ -212,19 +191,6 @@ impl Source {
         }
         Ok(answer::read(&body?.to_bytes())?)
     }
-}
-
-/// Begins to speak HTTP.
-async fn converse<S>(stream: S) -> Result<SendRequest<Empty<Bytes>>, AskError>
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let (requests, connection) = http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(|_| AskError::BrokeOff)?;
-    // It ends with the thread. The receiver of the answer learns, too, why it ends early.
-    tokio::spawn(connection);
-    Ok(requests)
 }
 
 /// Why there is no TLS connection. What rustls says has names in it, which the other side may have chosen.
@@ -294,12 +260,9 @@ fn bearer(token: &str) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// What asks for this expression, at the source of this URL. One series is as good as a thousand.
-fn query(base: &Uri, expression: &str) -> Option<Uri> {
-    let mut path = format!(
-        "{}/api/v1/query?limit=1&timeout={EVALUATION}&query=",
-        base.path().trim_end_matches('/')
-    );
+/// What asks for this expression, below the URL of a source. One series is as good as a thousand.
+fn query(expression: &str) -> String {
+    let mut path = format!("/api/v1/query?limit=1&timeout={EVALUATION}&query=");
     for byte in expression.bytes() {
         if byte.is_ascii_alphanumeric() {
             path.push(char::from(byte));
@@ -308,7 +271,7 @@ fn query(base: &Uri, expression: &str) -> Option<Uri> {
             let _ = write!(path, "%{byte:02X}");
         }
     }
-    path.parse().ok()
+    path
 }
 
 #[cfg(test)]

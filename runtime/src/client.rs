@@ -109,6 +109,14 @@ impl ClusterConfig {
     }
 }
 
+/// A client of the server of this configuration, which does not retry. It follows no redirects.
+///
+/// # Errors
+/// Certificates of the configuration cannot be used.
+pub fn without_retry(config: Config, component: &str) -> Result<Client, ClientError> {
+    ClusterConfig::of(config, component)?.client_without_retry()
+}
+
 /// Adds a limit on each wait for a connection and on silence, and the name of a component and the version as user agent.
 ///
 /// # Errors

@@ -19,7 +19,9 @@ use crate::schema::{
 pub struct NodeSelector {
     /// Labels that a node must have, with these values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(with = "BTreeMap<String, LabelValue>", extend("maxProperties" = 16))]
+    #[schemars(with = "BTreeMap<String, LabelValue>", extend("maxProperties" = 16, "x-kubernetes-validations" = [
+        {"rule": "self.all(key, size(key) <= 317)", "message": schema::LABEL_KEY_HINT}
+    ]))]
     pub match_labels: BTreeMap<String, String>,
     /// Requirements on other labels. A node must meet all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -23,10 +23,12 @@ pub struct Cluster {
     pub entries: BTreeMap<String, Entry>,
     /// The fleet, if there is one.
     pub fleet: Option<Arc<Item<WatchedFleet>>>,
-    /// The pools, by name.
+    /// The pools, by name: the first 128.
     pub pools: BTreeMap<String, WatchedPool>,
-    /// A number that rises when a pool says something else, or is gone.
-    pub(crate) said: u64,
+    /// The first pool that was left out since pools were listed, if there are more than 128.
+    pub pool_left_out: Option<String>,
+    /// Bumped when a pool's spec changes or a pool is deleted.
+    pub(crate) pools_revision: u64,
     /// The entry in which each agent's pod is, by the pod's name; `None` if it cannot be read.
     agents: BTreeMap<String, Option<String>>,
 }
@@ -47,8 +49,6 @@ pub struct Entry {
 pub struct WatchedPool {
     /// The object.
     pub item: Item<Pool>,
-    /// What [`Cluster::said`] was when it began to say what it says.
-    pub(crate) said: u64,
 }
 
 impl Entry {
@@ -120,10 +120,6 @@ impl WatchedPool {
     /// Its gates.
     pub(crate) fn gates(&self) -> &[PoolGate] {
         self.rules().map_or(&[], |rules| &rules.gates)
-    }
-
-    fn is_given_up(&self) -> bool {
-        self.item.ok().is_some_and(Pool::is_given_up)
     }
 }
 
@@ -214,11 +210,6 @@ impl Cluster {
             .iter()
             .filter(|(name, _)| !slots.contains_key(*name));
         slots.len() + without_slot.filter(|(_, entry)| is_busy(entry)).count()
-    }
-
-    /// Is there a pool of which it is forgotten what it says?
-    pub fn has_given_pools_up(&self) -> bool {
-        self.pools.values().any(WatchedPool::is_given_up)
     }
 
     /// What all gates ask.

@@ -54,6 +54,8 @@ pub struct FleetFacts<'a> {
     pub pools: &'a [PoolFacts<'a>],
     /// May new updates start?
     pub starts: Starts<'a>,
+    /// The first pool that is not read, if there are too many: then no update begins.
+    pub pool_left_out: Option<&'a str>,
     /// Were our own admission rules seen to be in force? `starts` says this only if the fleet is not paused.
     pub enforced: bool,
     /// Was no other operator seen here?
@@ -171,5 +173,6 @@ impl FleetFacts<'static> {
         default_pool: &PoolFacts::DEFAULT,
         pools: &[],
         starts: Starts::Open,
+        pool_left_out: None,
     };
 }

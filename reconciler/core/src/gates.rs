@@ -27,98 +27,65 @@ const FAILED_INTERVALS: u32 = 10;
 /// An answer holds for two intervals and this long: one query may get lost on its way.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// What was heard of one query.
+/// What was heard of one query. Answers count from when they were asked for.
 #[derive(Clone, Copy, Debug, Default)]
 struct Heard {
+    /// The state by the last answers, Open or Closed as long as it is not stale.
     state: GateState,
+    /// When it is stale, or was.
+    until: Option<Duration>,
+    /// How many good answers in a row.
     good: u8,
-    /// Until when it was known before the last answer.
-    lasted_until: Option<Duration>,
-    /// When it was asked, the last time that there was an answer.
-    answered: Option<Duration>,
-    /// When it was asked the last time.
     asked: Option<Duration>,
     under_way: bool,
-    /// Had the last query no answer?
-    failed: bool,
-    /// Is it of a gate that matters?
-    matters: bool,
 }
 
 impl Heard {
-    /// Notes whether it matters. What was heard before that changed says nothing of how the gate is now.
-    fn note(&mut self, matters: bool) {
-        if self.matters != matters {
-            let Self {
-                under_way, failed, ..
-            } = *self;
-            let asked = self.asked.filter(|_| under_way || !matters);
-            *self = Self {
-                asked,
-                under_way,
-                failed,
-                matters,
-                ..Self::default()
-            };
-        }
-    }
-
     /// When it is to be asked; what does not matter is asked once, and until there is an answer.
-    fn due(&self, interval: Duration, now: Duration) -> Option<Duration> {
+    fn due(&self, matters: bool, interval: Duration, now: Duration) -> Option<Duration> {
+        let failed = self.state == GateState::Unknown && self.good == 0;
         match self.asked {
             None => Some(now),
-            Some(asked) if self.matters => Some(asked + interval),
-            Some(asked) if self.failed => Some(asked + interval * FAILED_INTERVALS),
+            Some(asked) if matters => Some(asked + interval),
+            Some(asked) if failed => Some(asked + interval * FAILED_INTERVALS),
             Some(_) => None,
         }
     }
 
-    /// Until when the last answer holds.
-    fn until(&self, holds_for: Duration) -> Option<Duration> {
-        self.answered.map(|at| at + holds_for)
-    }
-
-    fn state(&self, now: Duration, holds_for: Duration) -> GateState {
-        match self.until(holds_for) {
+    fn state(&self, now: Duration) -> GateState {
+        match self.until {
             Some(until) if now < until => self.state,
             _ => GateState::Unknown,
         }
     }
 
-    /// Until when it is known, or was.
-    fn lasts_until(&self, holds_for: Duration) -> Option<Duration> {
-        if self.state == GateState::Unknown {
-            self.lasted_until
-        } else {
-            self.until(holds_for)
+    /// Asks now. What was good before a gap is not in a row with what is good after it.
+    fn ask(&mut self, now: Duration, holds_for: Duration) {
+        if self.asked.is_none_or(|asked| asked + holds_for <= now) {
+            self.good = 0;
         }
+        self.state = self.state(now);
+        (self.asked, self.under_way) = (Some(now), true);
     }
 
     /// Takes in the answer to the last query.
     fn answered(&mut self, answer: GateAnswer, now: Duration, holds_for: Duration) {
         let at = self.asked.unwrap_or(now);
-        // What was good before a gap is not in a row with what is good after it.
-        let in_a_row = self.until(holds_for).is_some_and(|until| at < until);
-        let good = if in_a_row { self.good + 1 } else { 1 };
-        let (state, good) = match answer {
-            GateAnswer::Good if good >= GOOD_IN_A_ROW => (GateState::Open, GOOD_IN_A_ROW - 1),
-            GateAnswer::Good => (self.state(at, holds_for), good),
-            GateAnswer::Bad => (GateState::Closed, 0),
-            GateAnswer::Unknown => (GateState::Unknown, 0),
+        self.good = match answer {
+            GateAnswer::Good => (self.good + 1).min(GOOD_IN_A_ROW),
+            GateAnswer::Bad | GateAnswer::Unknown => 0,
         };
-        let lasted_until = self.lasts_until(holds_for).map(|until| until.min(at));
-        let failed = answer == GateAnswer::Unknown;
-        let (answered, asked) = (Some(at), Some(at));
-        *self = Self {
-            state,
-            good,
-            lasted_until,
-            answered,
-            asked,
-            under_way: false,
-            failed,
-            ..*self
+        self.state = match answer {
+            GateAnswer::Good if self.good < GOOD_IN_A_ROW => self.state,
+            GateAnswer::Good => GateState::Open,
+            GateAnswer::Bad => GateState::Closed,
+            GateAnswer::Unknown => GateState::Unknown,
         };
+        self.until = match self.state {
+            GateState::Unknown => self.until.map(|until| until.min(at)),
+            _ => Some(at + holds_for),
+        };
+        self.under_way = false;
     }
 }
 
@@ -148,7 +115,7 @@ impl Gates {
     /// What is known of this query now.
     pub fn state(&self, query: &GateQuery, now: Duration) -> GateState {
         let known = self.known.get(query).copied().unwrap_or_default();
-        match known.state(now, self.holds_for()) {
+        match known.state(now) {
             GateState::Unknown if now < self.awaited_until(&known) => GateState::Awaited,
             state => state,
         }
@@ -157,7 +124,7 @@ impl Gates {
     /// Until when this is waited for if it is not known.
     fn awaited_until(&self, known: &Heard) -> Duration {
         let since = known
-            .lasts_until(self.holds_for())
+            .until
             .map_or(self.since, |until| until.max(self.since));
         since + self.interval * AWAITED_INTERVALS
     }
@@ -173,8 +140,7 @@ impl Gates {
         let room = QUERIES_MAX.saturating_sub(matter.len());
         let others: BTreeSet<&GateQuery> = others.difference(matter).copied().take(room).collect();
         self.known.retain(|query, known| {
-            known.note(matter.contains(query));
-            known.under_way || known.matters || others.contains(query)
+            known.under_way || matter.contains(query) || others.contains(query)
         });
         let mut under_way = self.known.values().filter(|known| known.under_way).count();
         let (mut due, mut next) = (Vec::new(), None);
@@ -196,24 +162,21 @@ impl Gates {
             if !self.known.contains_key(query) && self.known.len() >= QUERIES_MAX {
                 continue;
             }
-            let known = self.known.entry(query.clone()).or_insert(Heard {
-                matters,
-                ..Heard::default()
-            });
-            if let Some(until) = known
-                .until(holds_for)
-                .filter(|until| matters && now < *until)
-            {
+            let known = self.known.entry(query.clone()).or_default();
+            if let Some(until) = known.until.filter(|until| matters && now < *until) {
                 look_again(until);
             }
-            let Some(at) = known.due(interval, now).filter(|_| !known.under_way) else {
+            let Some(at) = known
+                .due(matters, interval, now)
+                .filter(|_| !known.under_way)
+            else {
                 continue;
             };
             if now < at {
                 look_again(at);
             } else if under_way < AT_ONCE {
                 under_way += 1;
-                (known.asked, known.under_way) = (Some(now), true);
+                known.ask(now, holds_for);
                 due.push(query.clone());
             }
         }

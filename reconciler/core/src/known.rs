@@ -15,7 +15,7 @@ use crate::drain::{DrainPlan, Obstacle};
 use crate::facts::in_order;
 pub use crate::times::Ahead;
 use crate::workloads::Evicted;
-pub(crate) use owners::{AtTime, KnownOwner, KnownPool, POOLS_MAX};
+pub(crate) use owners::{AtTime, KnownOwner, KnownPool};
 pub use owners::{Owner, RulesByOwner};
 
 /// What a leader knows of nodes, by name of the shadow, and of pools.
@@ -27,8 +27,8 @@ pub struct Known {
     pub(crate) pools: BTreeMap<String, KnownPool>,
     /// What the clock says of the default pool.
     pub(crate) default_pool: Option<AtTime>,
-    /// Of which pools these are; see [`Cluster::said`].
-    pub(crate) said: u64,
+    /// The revision of the pools from which owners and pools were computed.
+    pub(crate) pools_revision: u64,
     /// The drains of nodes whose pods are watched and known.
     pub drains: BTreeMap<String, KnownDrain>,
     /// What stands in the way of drains. It is remembered for a while after the pods are no longer watched.

@@ -24,8 +24,6 @@ use crate::status::generation;
 use crate::times::Ahead;
 use crate::window::Starts;
 
-#[cfg(test)]
-pub(crate) use pools::TOO_MANY;
 pub use pools::pools_at;
 use view::Observer;
 
@@ -230,6 +228,7 @@ fn fleet_facts<'a>(
         default_pool: &pools.default,
         pools: &pools.all,
         starts: starts(paused, leader.enforced),
+        pool_left_out: cluster.pool_left_out.as_deref(),
         enforced: leader.enforced,
         alone: leader.alone,
     }

@@ -8,7 +8,6 @@ use brupop_api::pool::{Topology, TopologyMode};
 use jiff::{SignedDuration, Timestamp};
 use semver::Version;
 
-use crate::kept::weight;
 use crate::window::{self, Schedule, Span, Starts, Until};
 pub use limit::Limit;
 pub use read::{Invalid, limit};
@@ -40,20 +39,6 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// What they take in memory beside themselves, roughly.
-    pub(crate) fn weight(&self) -> usize {
-        let after = self.depends_on.iter().map(|(pool, _)| pool);
-        let gates = self.gates.iter().flat_map(|PoolGate { name, query }| {
-            [name, &query.source, &query.expression]
-                .into_iter()
-                .chain(&query.requires)
-        });
-        let texts = after.chain(gates).chain([&self.topology.topology_key]);
-        self.windows.iter().map(Schedule::weight).sum::<usize>()
-            + size_of_val(self.freezes.as_slice())
-            + weight(texts.map(String::as_str))
-    }
-
     /// The label that says in which zone a node is, if it is not the well-known one.
     pub(crate) fn topology_key(&self) -> Option<&str> {
         Some(self.topology.topology_key.as_str()).filter(|key| *key != ZONE_LABEL)

@@ -156,11 +156,6 @@ impl Schedule {
         Ok(Self { cron, length, zone })
     }
 
-    /// What it takes in memory, roughly: a byte for each year, and few for all else.
-    pub(crate) fn weight(&self) -> usize {
-        size_of::<Self>() + usize::from(self.cron.pattern.years.max) + 512
-    }
-
     /// The change of the clock that skipped or repeated the hour before `at`: the offset before it, and the first time on the
     /// wall to which the offset after it applies.
     fn change(&self, at: Timestamp) -> Option<(Offset, DateTime)> {

@@ -1,12 +1,11 @@
 //! Why a query has no answer.
 
-use std::error::Error;
 use std::io;
 
 use brupop_core::gates::answer::GateAnswerError;
 use http::StatusCode;
 
-use super::{READ_MAX, TIMEOUT};
+use super::TIMEOUT;
 
 /// Why a query has no answer. No sentence has a word of a certificate or a token; of a URL it has the host, and of an answer that
 /// the expression is none.
@@ -44,14 +43,13 @@ pub enum AskError {
     /// The token is no token.
     #[error("{0} of the Secret brupop-gate-sources is no token")]
     Token(String),
-    /// There is no connection to this host. The cause has the words of the operating system.
-    #[error("the host {host} cannot be reached")]
+    /// There is no connection to this host.
+    #[error("the host {host} cannot be reached: {why}")]
     Unreachable {
         /// Its name.
         host: String,
-        /// Why.
-        #[source]
-        why: Box<dyn Error + Send + Sync>,
+        /// Why, in the words of the operating system.
+        why: String,
     },
     /// It is not who it should be, or does not speak TLS.
     #[error("it cannot be reached: {0}")]
@@ -72,11 +70,8 @@ pub enum AskError {
     /// It answered with something else.
     #[error("it answers with the HTTP status {0}")]
     Status(StatusCode),
-    /// It sent no whole answer, or too much before it.
-    #[error(
-        "its answer broke off, is not HTTP, or has more than {} KiB together with what comes before it",
-        READ_MAX >> 10
-    )]
+    /// It sent no whole answer, or too long a head.
+    #[error("its answer broke off, is not HTTP, or has too long a head")]
     BrokeOff,
     /// Its answer says nothing.
     #[error(transparent)]

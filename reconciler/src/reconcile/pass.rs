@@ -57,9 +57,7 @@ impl Reconciler {
         self.fleet_log.resolved();
         let now = Timestamp::now();
         // Whose pods and workloads are watched depends on who owns a node.
-        if !known.prepare_pools(&cluster, now, &self.policy) {
-            return Some(self.now());
-        }
+        known.prepare_pools(&cluster, now, &self.policy);
         self.look_again_at_pools(&cluster, &mut wake);
         known.may_force = self.leading.may_force.holds().is_ok();
         let (around, drainer) = self.around(now);
@@ -111,9 +109,9 @@ impl Reconciler {
         wake
     }
 
-    /// Lists pools again from time to time, as long as some were given up: nothing else tells that there is room for them.
+    /// Lists pools again from time to time, as long as one was left out: nothing else tells that there is room for it.
     fn look_again_at_pools(&mut self, cluster: &Cluster, wake: &mut Wake) {
-        if !cluster.has_given_pools_up() {
+        if cluster.pool_left_out.is_none() {
             self.leading.pools_again = self.now() + LOOK_AGAIN;
         } else if self.now() >= self.leading.pools_again {
             self.leading.pools_again = self.now() + LOOK_AGAIN;

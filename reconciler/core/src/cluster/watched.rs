@@ -8,7 +8,7 @@ use kube::Resource;
 
 use super::{Cluster, Entry, WatchedPool};
 use crate::objects::{AgentPod, PodItem, WatchedFleet, WatchedNode};
-use crate::pool::{self, Pool};
+use crate::pool::{POOLS_MAX, Pool};
 
 /// A kind of objects that is watched.
 pub trait Watched: Resource + Sized {
@@ -23,8 +23,8 @@ pub trait Watched: Resource + Sized {
         self.meta().name.as_deref().unwrap_or_default()
     }
 
-    /// Forgets of these, which are being listed, what is beyond a bound of their sum, if there is one.
-    fn bound(_listed: &mut [Self]) {}
+    /// Drops of these, which are being listed, what is beyond the bound of their kind, if there is one.
+    fn bound(_listed: &mut Vec<Self>) {}
 
     /// These are all, in place of those that are known.
     fn replace(objects: impl IntoIterator<Item = Self>, cluster: &mut Cluster) {
@@ -142,43 +142,49 @@ impl Watched for PodItem {
 impl Watched for Item<Pool> {
     fn put(self, cluster: &mut Cluster) -> bool {
         let name = self.name().to_owned();
-        let before = cluster.pools.remove(&name);
-        let pool = cluster.in_place_of(before, self);
-        cluster.pools.insert(name, pool);
-        let Cluster { pools, said, .. } = cluster;
-        if pool::bound(
-            pools
-                .values_mut()
-                .filter_map(|pool| pool.item.body.as_mut().ok()),
-        ) {
-            *said += 1;
-            pools
-                .values_mut()
-                .filter(|pool| pool.is_given_up())
-                .for_each(|pool| pool.said = *said);
+        let pool = WatchedPool { item: self };
+        // Most changes of a pool are those of its status, which we write.
+        let before = cluster.pools.get(&name);
+        let mut changed = !before.is_some_and(|before| {
+            let both = before.item.ok().zip(pool.item.ok());
+            both.is_some_and(|(before, now)| now.says_the_same(before))
+        });
+        cluster.pools.insert(name.clone(), pool);
+        if cluster.pools.len() > POOLS_MAX
+            && let Some((last, _)) = cluster.pools.pop_last()
+        {
+            changed = last != name;
+            let first = cluster.pool_left_out.take();
+            cluster.pool_left_out = Some(first.map_or(last.clone(), |first| first.min(last)));
         }
+        cluster.pools_revision += u64::from(changed);
         true
     }
 
-    fn bound(listed: &mut [Self]) {
-        pool::bound(listed.iter_mut().filter_map(|item| item.body.as_mut().ok()));
+    fn bound(listed: &mut Vec<Self>) {
+        if listed.len() > POOLS_MAX + 1 {
+            listed.sort_by(|one, other| one.name().cmp(other.name()));
+            listed.truncate(POOLS_MAX + 1);
+        }
     }
 
-    /// There may be thousands, so their sum is looked at once.
+    /// Pools that are gone leave first, so that they keep no other out.
     fn replace(objects: impl IntoIterator<Item = Self>, cluster: &mut Cluster) {
-        let mut listed: Vec<Self> = objects.into_iter().collect();
-        Self::bound(&mut listed);
-        let mut before = std::mem::take(&mut cluster.pools);
-        for item in listed {
-            let name = item.name().to_owned();
-            let pool = cluster.in_place_of(before.remove(&name), item);
-            cluster.pools.insert(name, pool);
+        let listed: Vec<Self> = objects.into_iter().collect();
+        let names: BTreeSet<&str> = listed.iter().map(Watched::name).collect();
+        let before = cluster.pools.len();
+        cluster
+            .pools
+            .retain(|name, _| names.contains(name.as_str()));
+        cluster.pools_revision += u64::from(cluster.pools.len() < before);
+        cluster.pool_left_out = None;
+        for pool in listed {
+            pool.put(cluster);
         }
-        cluster.said += u64::from(!before.is_empty());
     }
 
     fn remove(name: &str, cluster: &mut Cluster) {
-        cluster.said += u64::from(cluster.pools.remove(name).is_some());
+        cluster.pools_revision += u64::from(cluster.pools.remove(name).is_some());
     }
 
     fn names(cluster: &Cluster) -> BTreeSet<String> {
@@ -195,21 +201,5 @@ impl Cluster {
                 self.entries.remove(name);
             }
         }
-    }
-
-    /// The pool as it is now, in place of what it was. Most changes of a pool are those of its status, which we write.
-    fn in_place_of(&mut self, before: Option<WatchedPool>, item: Item<Pool>) -> WatchedPool {
-        let before = before.filter(|before| match (before.item.ok(), item.ok()) {
-            (Some(before), Some(now)) => now.says_the_same(before),
-            _ => false,
-        });
-        let said = before.map_or_else(
-            || {
-                self.said += 1;
-                self.said
-            },
-            |before| before.said,
-        );
-        WatchedPool { item, said }
     }
 }

@@ -133,6 +133,9 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
             Reason::OtherOperator(OtherOperator::Installed),
         ),
     ])?;
+    if let Some(first) = fleet.pool_left_out {
+        return Err(Reason::TooManyPools(first));
+    }
     allows.and(allows_version)?;
     first([
         (

@@ -229,6 +229,9 @@ Reason<'a>: Standing {
         PoolInvalid(why: &'a str): HeldIdle =>
             "the pool of this node cannot be understood, so it holds its nodes: {why}",
             "correct the field that its condition Accepted names";
+        TooManyPools(first: &'a str): Queued =>
+            "there are more than 128 pools, and {first} is the first by name that is not read, so no update begins",
+            "delete pools, or put nodes that need the same into one; pools are counted again within five minutes";
         PoolConflict(pools: &'a str): HeldIdle =>
             "the pools {pools} select this node with the same priority, so none of them owns it",
             "give one of them another spec.priority or nodeSelector";

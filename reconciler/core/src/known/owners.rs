@@ -13,11 +13,6 @@ use crate::policy::Policy;
 use crate::rules::{GateQuery, GateState, Rules};
 use crate::window::{Span, Starts};
 
-/// Maximum number of pools that start updates, the first by name. The others hold the nodes that they own.
-pub(crate) const POOLS_MAX: usize = 128;
-/// Maximum number of requirements of selectors that are compared with labels at once, but for at least one node.
-const COMPARED_AT_ONCE: usize = 10_000;
-
 /// Which pool owns a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
@@ -37,11 +32,9 @@ pub(crate) struct KnownOwner {
     pub(crate) node: Arc<WatchedNode>,
 }
 
-/// What is known of a pool, as long as it says the same.
+/// What is known of a pool, as long as no pool's spec changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KnownPool {
-    /// See [`WatchedPool::said`].
-    said: u64,
     /// Why it cannot be understood, if so.
     pub(crate) invalid: Option<String>,
     /// Why its place among the others is invalid, if so.
@@ -83,22 +76,24 @@ impl AtTime {
 impl KnownPool {
     /// A pool at which nobody has looked.
     pub(crate) const UNKNOWN: Self = Self {
-        said: 0,
         invalid: None,
         misplaced: None,
         at: None,
         gates: vec![],
     };
+
+    /// Looks at the clock, if what it says may have changed since the last time.
+    fn look_at_clock(&mut self, pool: &WatchedPool, now: Timestamp) {
+        if !self.at.as_ref().is_some_and(|at| at.holds(now)) {
+            self.at = pool.rules().map(|rules| AtTime::of(rules, now));
+        }
+    }
 }
 
 impl KnownOwner {
     /// Does it hold for this Node?
-    fn holds(&mut self, node: &Arc<WatchedNode>) -> bool {
-        let same = Arc::ptr_eq(&self.node, node) || self.node.same_facts(node);
-        if same {
-            self.node = Arc::clone(node);
-        }
-        same
+    fn holds(&self, node: &Arc<WatchedNode>) -> bool {
+        Arc::ptr_eq(&self.node, node) || self.node.same_facts(node)
     }
 }
 
@@ -106,95 +101,56 @@ impl Known {
     /// What follows from the cluster and the time alone, however long it takes to find out.
     pub fn of(cluster: &Cluster, now: Timestamp, policy: &Policy) -> Self {
         let mut known = Self::default();
-        while !known.prepare_pools(cluster, now, policy) {}
+        known.prepare_pools(cluster, now, policy);
         known.note_cordons(cluster, now);
         known
     }
 
-    /// Finds the owners of nodes that are new, or of which something has changed, or of all once a pool has changed; and looks at
-    /// the clock for each pool, the default pool among them.
-    ///
-    /// However many pools there are, and whatever they say, it does a bounded part of this at once. Returns whether all is
-    /// done; until then nothing may be decided.
-    pub fn prepare_pools(&mut self, cluster: &Cluster, now: Timestamp, policy: &Policy) -> bool {
-        if self.said != cluster.said {
-            let mut before = std::mem::take(&mut self.pools);
+    /// Finds the owners of nodes that are new or have changed, and of all once a pool has changed; and looks at the clock for each
+    /// pool, the default pool among them.
+    pub fn prepare_pools(&mut self, cluster: &Cluster, now: Timestamp, policy: &Policy) {
+        if self.pools_revision != cluster.pools_revision {
             let mut misplaced = misplaced(&cluster.pools);
-            let pools = cluster.pools.iter().map(|(name, pool)| {
-                let said = pool.said;
-                let same = before.remove(name).filter(|before| before.said == said);
-                let known = same.unwrap_or_else(|| KnownPool {
-                    said,
+            let known = |(name, pool): (&String, &WatchedPool)| {
+                let known = KnownPool {
                     invalid: pool.invalid(),
-                    ..KnownPool::default()
-                });
-                (
-                    name.clone(),
-                    KnownPool {
-                        misplaced: misplaced.remove(name.as_str()),
-                        ..known
-                    },
-                )
-            });
-            self.pools = pools.collect();
+                    misplaced: misplaced.remove(name.as_str()),
+                    ..KnownPool::UNKNOWN
+                };
+                (name.clone(), known)
+            };
+            self.pools = cluster.pools.iter().map(known).collect();
             self.owners.clear();
-            self.said = cluster.said;
+            self.pools_revision = cluster.pools_revision;
         }
         if !self.default_pool.as_ref().is_some_and(|at| at.holds(now)) {
             self.default_pool = Some(AtTime::of(&policy.default_pool, now));
         }
-        for (known, pool) in self
-            .pools
-            .values_mut()
-            .zip(cluster.pools.values())
-            .take(POOLS_MAX)
-        {
-            if !known.at.as_ref().is_some_and(|at| at.holds(now)) {
-                known.at = pool.rules().map(|rules| AtTime::of(rules, now));
-            }
+        for (known, pool) in self.pools.values_mut().zip(cluster.pools.values()) {
+            known.look_at_clock(pool, now);
         }
-        self.find_owners(cluster)
+        self.find_owners(cluster);
     }
 
-    /// Finds owners that are not known. Returns whether all are.
-    fn find_owners(&mut self, cluster: &Cluster) -> bool {
-        let requirements =
-            |pool: &WatchedPool| 1 + pool.item.ok().map_or(0, |pool| pool.requirements);
-        let for_each: usize = cluster.pools.values().map(requirements).sum();
-        let at_once = COMPARED_AT_ONCE
-            .checked_div(for_each)
-            .map_or(usize::MAX, |nodes| nodes.max(1));
-        let mut owners = self.owners.iter_mut().peekable();
-        let (mut without, mut gone) = (vec![], false);
-        for (name, node) in cluster.nodes() {
-            while owners.next_if(|(known, _)| known.as_str() < name).is_some() {
-                gone = true;
-            }
-            let known = owners.next_if(|(known, _)| known.as_str() == name);
-            if !known.is_some_and(|(_, known)| known.holds(node)) {
-                without.push((name, node));
-            }
-        }
-        if gone || owners.next().is_some() {
-            self.owners.retain(|name, _| cluster.node(name).is_some());
-        }
-        let all_at_once = without.len() <= at_once;
-        for (name, node) in without.into_iter().take(at_once) {
-            let owner = owner(node.all_labels(), &cluster.pools);
-            self.owners.insert(
-                name.to_owned(),
-                KnownOwner {
-                    owner,
-                    node: Arc::clone(node),
-                },
-            );
-        }
-        all_at_once
+    /// Finds the owners that are not known. Nodes and owners are both sorted by name.
+    fn find_owners(&mut self, cluster: &Cluster) {
+        let mut before = std::mem::take(&mut self.owners).into_iter().peekable();
+        let owners = cluster.nodes().map(|(name, node)| {
+            while before.next_if(|(known, _)| known.as_str() < name).is_some() {}
+            let known = before.next_if(|(known, _)| known == name);
+            let (name, owner) = match known.filter(|(_, known)| known.holds(node)) {
+                Some((name, known)) => (name, known.owner),
+                None => (name.to_owned(), owner(node.all_labels(), &cluster.pools)),
+            };
+            let node = Arc::clone(node);
+            (name, KnownOwner { owner, node })
+        });
+        self.owners = owners.collect();
     }
 
     /// Is this what is known of these pools?
     pub fn is_of(&self, cluster: &Cluster) -> bool {
-        self.said == cluster.said
+        self.pools_revision == cluster.pools_revision
     }
 
     /// Which pool owns this node.
@@ -204,12 +160,7 @@ impl Known {
 
     /// Notes for each pool which of its gates is not open.
     pub fn note_gates(&mut self, cluster: &Cluster, state: impl Fn(&GateQuery) -> GateState) {
-        for (known, pool) in self
-            .pools
-            .values_mut()
-            .zip(cluster.pools.values())
-            .take(POOLS_MAX)
-        {
+        for (known, pool) in self.pools.values_mut().zip(cluster.pools.values()) {
             known.gates = pool.gates().iter().map(|gate| state(&gate.query)).collect();
         }
     }

@@ -8,17 +8,13 @@ use super::{age, order};
 use crate::cluster::{Cluster, WatchedPool};
 use crate::deadlines::Clock;
 use crate::facts::{PoolFacts, Pools};
-use crate::known::{Known, KnownPool, Owner, POOLS_MAX};
+use crate::known::{Known, KnownPool, Owner};
 use crate::policy::Policy;
 use crate::rules::{GateState, Rules, limit};
 use crate::window::Starts;
 
 /// Why a pool starts nothing before its windows have been evaluated.
 const NOT_LOOKED_AT: &str = "the clock was not looked at yet";
-/// Why the pools after the first [`POOLS_MAX`] start nothing.
-pub(crate) const TOO_MANY: &str = "there are more than 128 pools, and only the first 128 by name count; put nodes that need the same \
-                        into one pool";
-
 /// The pools as decisions see them, sorted by name, and the earliest time at which the clock alone changes one of them. One
 /// at which nobody has looked holds its nodes.
 pub fn pools_at<'a>(
@@ -48,15 +44,10 @@ pub fn pools_at<'a>(
     }
     let ceiling = ceiling(cluster, labelled);
     let default = default_pool(known, policy, unselected);
-    let pools = cluster.pools.iter().zip(nodes).enumerate();
-    let facts = pools.map(|(nth, ((name, pool), nodes))| {
+    let pools = cluster.pools.iter().zip(nodes);
+    let facts = pools.map(|((name, pool), nodes)| {
         let known = known.pools.get(name).unwrap_or(&UNKNOWN);
-        let misplaced = if nth < POOLS_MAX {
-            known.misplaced.as_deref()
-        } else {
-            Some(TOO_MANY)
-        };
-        let facts = facts(pool, known, nodes, misplaced);
+        let facts = facts(pool, known, nodes);
         let mut after = facts.rules.into_iter().flat_map(|rules| &rules.depends_on);
         let missing = after.find(|(first, _)| !cluster.pools.contains_key(first));
         PoolFacts {
@@ -65,11 +56,10 @@ pub fn pools_at<'a>(
         }
     });
     let mut all: Vec<_> = facts.collect();
-    let counted = all.len().min(POOLS_MAX);
     let mut clock = Clock::new(now, &known.ahead);
     if let Some(ledger) = cluster.ledger() {
-        order::apply(&mut all[..counted], ledger, &mut clock);
-        age::apply(&mut all[..counted], &ledger.versions, &mut clock);
+        order::apply(&mut all, ledger, &mut clock);
+        age::apply(&mut all, &ledger.versions, &mut clock);
     }
     let at = known.pools.values().filter_map(|pool| pool.at.as_ref());
     clock.wake_at(
@@ -107,16 +97,11 @@ fn default_pool<'a>(known: &Known, policy: &'a Policy, nodes: u64) -> PoolFacts<
     }
 }
 
-/// The pool as decisions see it, with this number of opted-in nodes. `misplaced` says why its place among the others is
-/// invalid, if it is.
-fn facts<'a>(
-    pool: &'a WatchedPool,
-    known: &'a KnownPool,
-    nodes: u64,
-    misplaced: Option<&'a str>,
-) -> PoolFacts<'a> {
+/// The pool as decisions see it, with this number of opted-in nodes.
+fn facts<'a>(pool: &'a WatchedPool, known: &'a KnownPool, nodes: u64) -> PoolFacts<'a> {
     let (rules, at) = (pool.rules(), known.at.as_ref());
-    let starts = match (known.invalid.as_deref().or(misplaced), at) {
+    let invalid = known.invalid.as_deref().or(known.misplaced.as_deref());
+    let starts = match (invalid, at) {
         (None, Some(at)) => at.starts,
         (why, _) => Starts::Invalid(why.unwrap_or(NOT_LOOKED_AT)),
     };

@@ -186,7 +186,7 @@ pub(crate) fn observe_knowing<'a>(
 ) -> Observed<'a> {
     // Facts borrow from it, and tests are short.
     let mut prepared = known.clone();
-    while !prepared.prepare_pools(cluster, at(now), policy) {}
+    prepared.prepare_pools(cluster, at(now), policy);
     let known = Box::leak(Box::new(prepared));
     let pools = Box::leak(Box::new(pools_at(cluster, known, policy, at(now))));
     observe(

@@ -39,6 +39,11 @@ fn selectors() -> Vec<Told> {
             with(json!({"a": "b c"})),
             Err("write letters, digits, -, _ and ."),
         ),
+        (
+            "a label whose key is too long",
+            with(json!({"a".repeat(318): "b"})),
+            Err("write the key of a label"),
+        ),
         ("sixteen requirements", expressions(16), Ok(())),
         (
             "one of 32 values",

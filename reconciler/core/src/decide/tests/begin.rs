@@ -266,7 +266,7 @@ fn who_cannot_undo_its_last_update_says_why() {
 }
 
 #[test]
-fn pause_window_and_admission_hold_new_updates_back() {
+fn pause_window_admission_and_too_many_pools_hold_new_updates_back() {
     let without = without_slots();
     for (closed, reason, is_asked) in [
         (
@@ -291,6 +291,14 @@ fn pause_window_and_admission_hold_new_updates_back() {
                 ..without
             },
             Reason::AdmissionNotEnforced,
+            false,
+        ),
+        (
+            FleetFacts {
+                pool_left_out: Some("p128"),
+                ..without
+            },
+            Reason::TooManyPools("p128"),
             false,
         ),
     ] {

@@ -133,7 +133,7 @@ impl Fleet {
             may_force: true,
             ..Known::default()
         };
-        while !known.prepare_pools(cluster, NOW.parse().unwrap(), &self.policy) {}
+        known.prepare_pools(cluster, NOW.parse().unwrap(), &self.policy);
         known.note_gates(cluster, |query| {
             GateState::ALL
                 .into_iter()

@@ -105,7 +105,7 @@ fn random_fleets_get_everywhere() {
     let all = Reason::WORDS
         .iter()
         .copied()
-        .filter(|word| !["NotLeading", "NotUnderstood"].contains(word));
+        .filter(|word| !["NotLeading", "NotUnderstood", "TooManyPools"].contains(word));
     let others = [
         "a slot is taken",
         "a version is halted",

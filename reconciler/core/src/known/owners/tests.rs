@@ -1,15 +1,14 @@
 //! Whose a node is, in every order of pools.
 
-mod bounds;
 mod default_pool;
 
 use super::*;
 use crate::cluster::Watched;
 use crate::observe::pools_at;
 use crate::policy::USUAL;
-use crate::pool::Pool;
+use crate::pool::{POOLS_MAX, Pool};
 use crate::rules::{Limit, StepDurations};
-use crate::tests::world::{NOW, at, known, labels, node as a_node, pool as a_pool, read};
+use crate::tests::world::{at, known, labels, node as a_node, pool as a_pool, read};
 use brupop_api::Item;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -291,7 +290,7 @@ proptest! {
         if late {
             node("n", &labels).put(&mut cluster);
         }
-        while !known.prepare_pools(&cluster, Timestamp::UNIX_EPOCH, &Policy::default()) {}
+        known.prepare_pools(&cluster, Timestamp::UNIX_EPOCH, &Policy::default());
         let owner = known.owner("brs-n").cloned().unwrap();
         prop_assert_eq!(&owner, &expected);
         let selecting = made.iter().enumerate().filter(|(_, (_, selector))| *selector != 2);
@@ -304,6 +303,50 @@ proptest! {
             (owner, top) => prop_assert!(false, "{:?} of {:?}", owner, top),
         }
     }
+}
+
+#[test]
+fn pools_beyond_the_first_128_are_left_out_until_a_list_has_fewer() {
+    let named = |nth: usize| pool(&format!("p{nth:03}"), 1, &tier(&nth.to_string()));
+    let mut cluster = Cluster::default();
+    let mut listed: Vec<_> = (0..200).rev().map(named).collect();
+    Item::<Pool>::bound(&mut listed);
+    assert_eq!(listed.len(), POOLS_MAX + 1);
+    cluster.replace(listed);
+    let ends = |cluster: &Cluster| {
+        let (first, last) = (cluster.pools.keys().next(), cluster.pools.keys().last());
+        let name = |name: Option<&String>| name.cloned().unwrap_or_default();
+        (name(first), name(last), cluster.pools.len())
+    };
+    assert_eq!(ends(&cluster), ("p000".into(), "p127".into(), POOLS_MAX));
+    assert_eq!(cluster.pool_left_out.as_deref(), Some("p128"));
+    // The status of a pool that is left out changes, then one begins in another place.
+    let known = known(&cluster);
+    named(150).put(&mut cluster);
+    assert!(known.is_of(&cluster));
+    pool("a", 1, &tier("a")).put(&mut cluster);
+    assert!(!known.is_of(&cluster));
+    assert_eq!(ends(&cluster), ("a".into(), "p126".into(), POOLS_MAX));
+    assert_eq!(cluster.pool_left_out.as_deref(), Some("p127"));
+    // Only a list tells whether there are more.
+    <Item<Pool> as Watched>::remove("a", &mut cluster);
+    assert_eq!(cluster.pool_left_out.as_deref(), Some("p127"));
+    cluster.replace((50..50 + POOLS_MAX).map(named));
+    assert_eq!(ends(&cluster), ("p050".into(), "p177".into(), POOLS_MAX));
+    assert_eq!(cluster.pool_left_out, None);
+}
+
+#[test]
+fn nothing_is_kept_of_the_owners_of_pools() {
+    let owner = json!({"apiVersion": "v1", "kind": "A", "name": "b", "uid": "c"});
+    let read = |owners: usize| -> Item<Pool> {
+        read(
+            json!({"metadata": {"name": "a", "uid": "u", "ownerReferences": vec![owner.clone(); owners]},
+            "spec": {"nodeSelector": {}}}),
+        )
+    };
+    let [with, without] = [read(20_000), read(0)];
+    assert_eq!(with.body.unwrap().metadata, without.body.unwrap().metadata);
 }
 
 #[test]
