@@ -114,9 +114,6 @@ fn refusal(status: StatusCode) -> &'static str {
         StatusCode::UNAUTHORIZED => {
             "this webhook wants the API server's token: see --admission-control-config-file, or unset REQUIRE_CALLER_TOKEN\n"
         }
-        StatusCode::TOO_MANY_REQUESTS => {
-            "too many tokens that this webhook does not know: try again\n"
-        }
         _ => "this webhook cannot ask the API server whose token this is: try again\n",
     }
 }

@@ -52,13 +52,13 @@ pub fn admitted(
     authorizer: Option<Arc<Authorizer>>,
     says: fn(StatusCode) -> &'static str,
 ) -> impl Filter<Extract = (), Error = Rejection> + Clone {
-    let admit = move |headers: HeaderMap, permit: Arc<Permit>| {
+    let admit = move |headers: HeaderMap| {
         let authorizer = authorizer.clone();
         async move {
             let Some(authorizer) = authorizer else {
                 return Ok(());
             };
-            let admitted = authorizer.admit(permit.peer(), headers).await;
+            let admitted = authorizer.admit(headers).await;
             admitted.map_err(|status| {
                 Rejection::from(ErrorPage {
                     status,
@@ -67,10 +67,7 @@ pub fn admitted(
             })
         }
     };
-    warp::header::headers_cloned()
-        .and(warp::ext::get())
-        .and_then(admit)
-        .untuple_one()
+    warp::header::headers_cloned().and_then(admit).untuple_one()
 }
 
 /// The body of a request, in memory of its own. One that announces no length is refused, for there is nothing to believe then,

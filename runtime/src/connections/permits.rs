@@ -103,10 +103,6 @@ impl Permits {
 }
 
 impl Permit {
-    pub(super) fn peer(&self) -> Peer {
-        self.id.0
-    }
-
     pub(super) fn enter(&self, phase: ConnectionPhase) {
         self.permits.lock().enter(self.id, phase, now());
     }
