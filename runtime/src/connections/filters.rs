@@ -1,7 +1,6 @@
 //! What the filters of all ports have in common: who is let in, reading a body, and how a refusal is answered.
 
-use super::Permit;
-use super::tracker::ConnectionPhase;
+use super::room::Permit;
 use crate::authorizer::Authorizer;
 use futures::{Stream, TryStreamExt as _};
 use http::StatusCode;
@@ -78,9 +77,9 @@ pub fn body(longest: u64) -> impl Filter<Extract = (Vec<u8>,), Error = Rejection
         .and(warp::ext::get())
         .and(warp::body::stream())
         .and_then(|length, permit: Arc<Permit>, body| async move {
-            permit.announce(length);
+            permit.wait(length);
             let gathered = gather(length, body).await;
-            permit.enter(ConnectionPhase::Answer);
+            permit.answer();
             let broken = ErrorPage {
                 status: StatusCode::BAD_REQUEST,
                 says: "the body broke off\n",
