@@ -18,9 +18,8 @@ async fn main() -> ExitCode {
             }
         };
     }
-    match environment::prepare(Program::Agent) {
-        Ok(unknown) => environment::log_unknown(&unknown),
-        Err(code) => return code,
+    if let Err(code) = environment::prepare(Program::Agent) {
+        return code;
     }
     environment::ended("the agent ends", process::run(options).await)
 }

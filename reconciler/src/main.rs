@@ -11,18 +11,14 @@ use std::process::ExitCode;
 async fn main() -> ExitCode {
     brupop_runtime::install_crypto_provider();
     let settings = Settings::parse();
-    let unknown = match environment::prepare(Program::Reconciler) {
-        Ok(unknown) => unknown,
-        Err(code) => return code,
-    };
+    if let Err(code) = environment::prepare(Program::Reconciler) {
+        return code;
+    }
     match &settings.command {
-        None => {
-            environment::log_unknown(&unknown);
-            environment::ended(
-                "the reconciler cannot run",
-                process::run(settings.clone()).await,
-            )
-        }
+        None => environment::ended(
+            "the reconciler cannot run",
+            process::run(settings.clone()).await,
+        ),
         Some(Command::Plan(args)) => environment::ended(
             "there is no plan",
             plan::run(settings.policy(), &settings.gate_sources, args)

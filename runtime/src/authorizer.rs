@@ -1,10 +1,11 @@
 //! Who calls: the API server judges bearer tokens (`TokenReview`, `SubjectAccessReview`), and its answers are remembered for a
 //! short time.
 
-mod review_cache;
+mod cache;
 
+use crate::FailureLog;
 use crate::errors::describe;
-use crate::{FailureLog, Peer};
+use cache::{Cache, Judgement};
 use http::{HeaderMap, StatusCode, header::AUTHORIZATION};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
@@ -14,16 +15,16 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use review_cache::{Digest, Judgement, Lookup, ReviewCache};
-use ring::digest::{SHA256, digest};
 use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
-/// Longest time for both reviews. An API server that asks the webhook waits 3 seconds for its answer.
+/// Longest time for both reviews and the wait for them. An API server that asks the webhook waits 3 seconds for its answer.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(2);
+/// Most tokens that are reviewed at a time and were not let in before.
+const REVIEWS_MAX: usize = 8;
 
 /// What a caller must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,19 +40,12 @@ pub enum Requirement {
 pub struct Refusals(Family<[(&'static str, &'static str); 1], Counter>);
 
 impl Refusals {
-    /// All reasons there are.
-    const REASONS: [&str; 4] = ["unauthenticated", "forbidden", "unavailable", "limited"];
-
     /// Refusals by reason, zeroes included, for a registry.
     pub fn family(&self) -> impl prometheus_client::registry::Metric + use<> {
-        for reason in Self::REASONS {
+        for reason in ["unauthenticated", "forbidden", "unavailable"] {
             drop(self.0.get_or_create(&[("reason", reason)]));
         }
         self.0.clone()
-    }
-
-    fn count(&self, reason: &'static str) {
-        self.0.get_or_create(&[("reason", reason)]).inc();
     }
 }
 
@@ -61,82 +55,67 @@ pub struct Authorizer {
     requirement: Requirement,
     /// Counts those who are refused.
     pub refusals: Refusals,
-    cache: Mutex<ReviewCache>,
-    /// Something new is in the cache.
-    answered: Notify,
+    cache: Mutex<Cache>,
+    reviews: Semaphore,
     failures: Mutex<FailureLog>,
 }
 
 impl Authorizer {
-    /// Lets callers in that have this. The API server is asked about a limited number of unknown tokens. The client should
-    /// not retry by itself: there is no time for that.
+    /// Lets callers in that have this. The client should not retry by itself: there is no time for that.
     pub fn new(client: Client, requirement: Requirement, refusals: Refusals) -> Arc<Self> {
-        let cache = Mutex::new(ReviewCache::default());
-        let (answered, failures) = (Notify::new(), Mutex::default());
         Arc::new(Self {
             client,
             requirement,
             refusals,
-            cache,
-            answered,
-            failures,
+            cache: Mutex::default(),
+            reviews: Semaphore::new(REVIEWS_MAX),
+            failures: Mutex::default(),
         })
     }
 
     /// Lets a request in by its headers.
     ///
     /// # Errors
-    /// The status to answer with: 401 without a valid token, 403 without the right, 503 if the API server does not tell, 429
-    /// if it is not asked, because there are too many unknown tokens.
-    pub async fn admit(self: &Arc<Self>, peer: Peer, headers: HeaderMap) -> Result<(), StatusCode> {
+    /// The status to answer with: 401 without a valid token, 403 without the right, 503 if the API server does not tell in time.
+    pub async fn admit(&self, headers: HeaderMap) -> Result<(), StatusCode> {
         let token = bearer(&headers).map(str::to_owned);
         // Nobody waits with all of them in memory.
         drop(headers);
-        let outcome = match token {
-            Some(token) => self.outcome(peer, &token).await,
+        let judgement = match token {
+            Some(token) => self.judge(token).await,
             None => Judgement::Unauthenticated,
         };
-        let (reason, status) = match outcome {
+        let (reason, status) = match judgement {
             Judgement::Allowed => return Ok(()),
             Judgement::Unauthenticated => ("unauthenticated", StatusCode::UNAUTHORIZED),
             Judgement::Forbidden => ("forbidden", StatusCode::FORBIDDEN),
             Judgement::Unavailable => ("unavailable", StatusCode::SERVICE_UNAVAILABLE),
-            Judgement::Limited => ("limited", StatusCode::TOO_MANY_REQUESTS),
         };
-        self.refusals.count(reason);
+        self.refusals.0.get_or_create(&[("reason", reason)]).inc();
         Err(status)
     }
 
-    /// What the API server says of a token, or has said a moment ago. Callers with the same token wait for the same answer.
-    async fn outcome(self: &Arc<Self>, peer: Peer, token: &str) -> Judgement {
-        let mut key = Digest::default();
-        key.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
-        loop {
-            let answered = self.answered.notified();
-            let found = self.cache().look_up(key, peer, Instant::now().into_std());
-            match found {
-                Lookup::Known(outcome) => return outcome,
-                Lookup::Ask => self.ask(key, token.to_owned()),
-                Lookup::Pending => {}
-            }
-            answered.await;
-        }
-    }
-
-    /// Asks in a separate task: if a caller goes away, the others still get the answer.
-    fn ask(self: &Arc<Self>, key: Digest, token: String) {
-        let authorizer = Arc::clone(self);
-        tokio::spawn(async move {
-            let outcome = match timeout(REVIEW_TIMEOUT, authorizer.review(token)).await {
-                Ok(Ok(outcome)) => authorizer.on_answer(outcome),
-                Ok(Err(error)) => authorizer.on_failure(&error),
-                Err(elapsed) => authorizer.on_failure(&elapsed),
+    /// What the API server says of a token, or has said a moment ago. Callers with the same token wait for one answer: the next
+    /// one asks if the caller that asked goes away.
+    async fn judge(&self, token: String) -> Judgement {
+        let (answer, was_allowed) = lock(&self.cache).entry(token.as_bytes());
+        let review = async {
+            // Made-up tokens keep nobody waiting who was let in before.
+            let _turn = if was_allowed {
+                None
+            } else {
+                self.reviews.acquire().await.ok()
             };
-            authorizer
-                .cache()
-                .store(&key, outcome, Instant::now().into_std());
-            authorizer.answered.notify_waiters();
+            Box::pin(self.review(token)).await
+        };
+        let judged = answer.get_or_init(|| async {
+            match timeout(REVIEW_TIMEOUT, review).await {
+                Ok(Ok(judgement)) => self.on_answer(judgement),
+                Ok(Err(error)) => self.on_failure(&error),
+                Err(elapsed) => self.on_failure(&elapsed),
+            }
         });
+        *judged.await
     }
 
     async fn review(&self, token: String) -> Result<Judgement, kube::Error> {
@@ -174,14 +153,14 @@ impl Authorizer {
 
     /// A token that nobody knows says nothing of the second review, which may be the one that fails.
     fn on_answer(&self, outcome: Judgement) -> Judgement {
-        if outcome != Judgement::Unauthenticated && self.failures().resolved() {
+        if outcome != Judgement::Unauthenticated && lock(&self.failures).resolved() {
             tracing::info!("the API server answers again whose token a caller has");
         }
         outcome
     }
 
     fn on_failure(&self, error: &(dyn Error + 'static)) -> Judgement {
-        if self.failures().is_new(&describe(error)) {
+        if lock(&self.failures).is_new(&describe(error)) {
             tracing::warn!(
                 error,
                 "the API server could not be asked whose token a caller has"
@@ -189,14 +168,10 @@ impl Authorizer {
         }
         Judgement::Unavailable
     }
+}
 
-    fn failures(&self) -> MutexGuard<'_, FailureLog> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn cache(&self) -> MutexGuard<'_, ReviewCache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn access_review(user: UserInfo, path: &str) -> SubjectAccessReview {

@@ -1,14 +1,13 @@
 //! Connections, with a limit on everything that a caller can spend. What is asked over them is answered by warp's filters.
 //!
-//! Each connection is accepted at once. What is too much is dropped at once, at the expense of the peer that has most
-//! ([`tracker`]); nobody waits for a permit.
+//! Each connection is accepted at once. If that is one too many, the one that has been idle longest makes room, of the peer that
+//! has most.
 
 mod filters;
-mod permits;
-mod tracker;
+mod room;
 
 pub use filters::{Pages, admitted, body, reads};
-pub use permits::Drops;
+pub use room::Drops;
 
 use crate::Shutdown;
 use crate::logs::Quota;
@@ -18,30 +17,28 @@ use http::header::{CONNECTION, HeaderValue};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
-use permits::{Permit, Permits};
+use room::{Permit, Room};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
-use tracker::ConnectionPhase;
 
 /// Wait after an accept that failed, such as for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// Of such failures one is logged in this time.
 const FAILURES_LOGGED_EVERY: Duration = Duration::from_mins(1);
-/// Time between two looks for connections that have come to the end of their time.
-const EXPIRY_PERIOD: Duration = Duration::from_millis(500);
 /// Most bytes that are buffered for a connection, in bytes, and so the longest head of a request.
 const MAX_BUFFER: usize = 32 * 1024;
 
-/// What the callers of a port may spend. Of the times, the first five may be exceeded by half a second.
+/// What the callers of a port may spend.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Name of the port, for metrics.
@@ -50,17 +47,11 @@ pub struct Limits {
     pub connections: usize,
     /// Longest that all bodies may be together which are being read or answered, in bytes.
     pub all_bodies: usize,
-    /// Longest TLS handshake.
-    pub handshake: Duration,
-    /// Longest time for the head of the first request.
-    pub head: Duration,
-    /// Longest time for the body of a request.
-    pub body: Duration,
-    /// Longest time for an answer, and for letting a caller in. After that the connection ends without one, which allows
-    /// nothing.
-    pub answer: Duration,
-    /// Longest time from an answer to the end of the next head. A Go client keeps idle connections for 90 s. With less than
-    /// that, a server may close a connection that the client is just writing to.
+    /// Longest TLS handshake, and longest time from the head of a request to its answer. After that the connection ends without
+    /// one, which allows nothing.
+    pub request: Duration,
+    /// Longest time to the end of the next head. A Go client keeps idle connections for 90 s. With less than that, a server may
+    /// close a connection that the client is just writing to.
     pub idle: Duration,
     /// After the shutdown was requested: how long new connections are still accepted.
     pub linger: Duration,
@@ -85,20 +76,15 @@ pub async fn serve(
     shutdown: Shutdown,
 ) {
     let acceptor = resolver.map(|resolver| TlsAcceptor::from(Arc::new(server_config(resolver))));
-    let first_phase = if acceptor.is_some() {
-        ConnectionPhase::Handshake
-    } else {
-        ConnectionPhase::Head
-    };
     let server = Server {
         acceptor,
         pages: filters::with_refusals(pages),
+        limits,
         shutdown: shutdown.clone(),
     };
-    let (permits, graceful) = (Permits::new(limits, drops), GracefulShutdown::new());
+    let (room, graceful) = (Room::new(limits, &drops), GracefulShutdown::new());
     // They end with this function.
     let mut tasks = JoinSet::new();
-    tasks.spawn(expire(permits.clone()));
     let mut end = pin!(async {
         shutdown.requested().await;
         sleep(limits.linger).await;
@@ -108,7 +94,7 @@ pub async fn serve(
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, address)) => {
-                    let (permit, lost) = permits.add(address.ip().into(), first_phase);
+                    let (permit, lost) = room.add(address.ip().into());
                     let connection = server.clone().connection(stream, permit, graceful.watcher());
                     tasks.spawn(async move {
                         tokio::select! {
@@ -134,37 +120,24 @@ pub async fn serve(
     }
 }
 
-/// Drops the connections that have come to the end of their time. Time-outs of hyper and tower do not tell what a connection
-/// was doing, which metrics say.
-async fn expire(permits: Permits) {
-    let mut period = interval(EXPIRY_PERIOD);
-    period.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        period.tick().await;
-        permits.expire();
-    }
-}
-
 /// What the connections of a port share.
 #[derive(Clone)]
 struct Server {
     acceptor: Option<TlsAcceptor>,
     pages: Pages,
+    limits: Limits,
     shutdown: Shutdown,
 }
 
 impl Server {
-    /// The caller enforces the time limit through the permit.
     async fn connection(self, stream: TcpStream, permit: Permit, watcher: Watcher) {
         let _ = stream.set_nodelay(true);
         let Some(acceptor) = self.acceptor.clone() else {
             return self.requests(stream, permit, watcher).await;
         };
-        match acceptor.accept(stream).await {
-            Ok(stream) => {
-                permit.enter(ConnectionPhase::Head);
-                self.requests(stream, permit, watcher).await;
-            }
+        match timeout(self.limits.request, acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => self.requests(stream, permit, watcher).await,
+            Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
             Err(error) => tracing::debug!(%error, "TLS handshake failed"),
         }
     }
@@ -179,22 +152,26 @@ impl Server {
             TowerToHyperService::new(warp::service(self.pages)),
         );
         let service = service_fn(|mut request: Request<Incoming>| {
-            permit.enter(ConnectionPhase::Answer);
+            permit.answer();
             request.extensions_mut().insert(Arc::clone(&permit));
-            let (answer, permit, shutdown) = (pages.call(request), &permit, &self.shutdown);
+            let answer = timeout(self.limits.request, pages.call(request));
+            let (permit, shutdown) = (&permit, &self.shutdown);
             async move {
-                let mut answer = answer.await?;
-                permit.enter(ConnectionPhase::Idle);
+                let Ok(mut answer) = answer.await?;
+                permit.wait(0);
                 if shutdown.is_requested() {
                     answer
                         .headers_mut()
                         .insert(CONNECTION, HeaderValue::from_static("close"));
                 }
-                Ok::<_, std::convert::Infallible>(answer)
+                Ok::<_, Elapsed>(answer)
             }
         });
         let mut builder = http1::Builder::new();
-        builder.header_read_timeout(None).max_buf_size(MAX_BUFFER);
+        builder
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.idle)
+            .max_buf_size(MAX_BUFFER);
         if let Err(error) = watcher
             .watch(builder.serve_connection(TokioIo::new(stream), service))
             .await

@@ -1,5 +1,5 @@
-//! Which environment variables are settings, of which program, and in which `ConfigMap` they stand. A variable that nobody
-//! reads is most likely a mistake: what looks like one is refused at start, the rest is logged.
+//! Which environment variables are settings, of which program, and in which `ConfigMap` they stand. A variable that is neither
+//! a setting nor of the container's environment is refused at start.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -10,10 +10,8 @@ use crate::logs;
 
 /// The most bytes of a name that are repeated.
 const NAME_MAX: usize = 64;
-/// The most mistakes, or unknown names, that are listed.
+/// The most mistakes, and the most unknown names, that are listed.
 const LISTED_MAX: usize = 8;
-/// A name that begins with a known one, or with which a known one begins, must have this many bytes in common with it.
-const BEGINNING: usize = 8;
 
 /// Settings of all programs.
 const OF_LOGS: [&str; 3] = [logs::FORMATTER, logs::ANSI_ENABLED, logs::FILTER_DIRECTIVE];
@@ -111,7 +109,7 @@ impl Program {
 /// Why the environment is refused.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum EnvironmentError {
-    /// Variables are misspelt, misplaced or removed: a sentence on each.
+    /// Variables are unknown, misplaced or removed: a sentence on each.
     #[error("{}", .0.join("; "))]
     Mistakes(Vec<String>),
     /// Logging cannot be set up.
@@ -119,14 +117,13 @@ pub enum EnvironmentError {
     Logs(#[from] logs::LogError),
 }
 
-/// Checks the names of this process's environment, and sets up its logs. Returns the names that nobody knows
-/// ([`log_unknown`]).
+/// Checks the names of this process's environment, and sets up its logs.
 ///
 /// # Errors
-/// A name is misspelt, misplaced or removed, or logging cannot be set up. Says so, and returns the code with which to end.
-pub fn prepare(program: Program) -> Result<Vec<String>, ExitCode> {
+/// A name is unknown, misplaced or removed, or logging cannot be set up. Says so, and returns the code with which to end.
+pub fn prepare(program: Program) -> Result<(), ExitCode> {
     let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
-    let prepared = check(program, names).and_then(|unknown| Ok(logs::init().map(|()| unknown)?));
+    let prepared = check(program, names).and_then(|()| Ok(logs::init()?));
     prepared.map_err(|error| {
         eprintln!("{error}");
         ExitCode::from(2)
@@ -142,32 +139,19 @@ pub fn ended<E: Error + 'static>(what: &str, result: Result<(), E>) -> ExitCode 
     ExitCode::FAILURE
 }
 
-/// Logs the names that nobody knows, in one line.
-pub fn log_unknown(unknown: &[String]) {
-    if !unknown.is_empty() {
-        let names = unknown.join(" ");
-        tracing::warn!(
-            names,
-            "these environment variables are not settings, and have no effect"
-        );
-    }
-}
-
-/// The names in an environment that nobody knows.
+/// Checks the names in the environment of a program.
 ///
 /// # Errors
-/// Some names are misspelt, misplaced or removed.
+/// Some names are unknown, misplaced or removed.
 pub fn check(
     program: Program,
     names: impl IntoIterator<Item = String>,
-) -> Result<Vec<String>, EnvironmentError> {
+) -> Result<(), EnvironmentError> {
+    let mut settings = program.settings();
+    settings.extend(OF_LOGS);
+    settings.retain(|name| !OF_PODS.contains(name));
     let (mut mistakes, mut unknown) = (Vec::new(), Vec::new());
     for name in names {
-        let is_setting = OF_LOGS.contains(&name.as_str())
-            || OF_PODS.contains(&name.as_str())
-            || Program::ALL
-                .iter()
-                .any(|program| program.settings().contains(&name.as_str()));
         if let Some(of) = program.misplaced(&name) {
             let map = of.config_map();
             mistakes.push(format!(
@@ -175,27 +159,31 @@ pub fn check(
             ));
         } else if let Some((_, instead)) = REMOVED.iter().find(|(removed, _)| *removed == name) {
             mistakes.push(format!("{name} is not a setting: remove it; {instead}"));
-        } else if is_setting || is_of_others(&name) {
-            // It is meant as it is.
-        } else if let Some((meant, of)) = nearest(program, &name) {
-            let (name, map) = (printable(&name, NAME_MAX), of.config_map());
-            mistakes.push(format!(
-                "{name} is not a setting: remove it, or write {meant} instead, in the ConfigMap {map}"
-            ));
-        } else {
+        } else if !settings.contains(&name.as_str())
+            && !OF_PODS.contains(&name.as_str())
+            && !is_of_others(&name)
+        {
             unknown.push(printable(&name, NAME_MAX).into_owned());
         }
     }
-    if !mistakes.is_empty() {
-        mistakes.truncate(LISTED_MAX);
-        return Err(EnvironmentError::Mistakes(mistakes));
+    mistakes.truncate(LISTED_MAX);
+    if !unknown.is_empty() {
+        unknown.truncate(LISTED_MAX);
+        mistakes.push(format!(
+            "{}: no such setting, so remove it, or write one of these in the ConfigMap {}: {}",
+            unknown.join(", "),
+            program.config_map(),
+            settings.join(", ")
+        ));
     }
-    unknown.sort_unstable();
-    unknown.truncate(LISTED_MAX);
-    Ok(unknown)
+    if mistakes.is_empty() {
+        Ok(())
+    } else {
+        Err(EnvironmentError::Mistakes(mistakes))
+    }
 }
 
-/// Is this set by container runtimes, kubelets or shells, or is it read by libraries?
+/// Whether container runtimes, kubelets or shells set this variable, or libraries read it.
 fn is_of_others(name: &str) -> bool {
     const NAMES: &str = "HOME HOSTNAME LANG NO_COLOR OLDPWD PATH PWD RUST_BACKTRACE RUST_LIB_BACKTRACE \
         SERVICE_ACCOUNT_FOLDER SHLVL SSL_CERT_DIR SSL_CERT_FILE TERM TZ USER _";
@@ -203,31 +191,6 @@ fn is_of_others(name: &str) -> bool {
         || name.starts_with("KUBERNETES_")
         || name.starts_with("LC_")
         || name.to_ascii_uppercase().ends_with("_PROXY")
-}
-
-/// The setting whose name is most like this one, if one is so like it that it must be meant.
-fn nearest(program: Program, name: &str) -> Option<(&'static str, Program)> {
-    let written = name.to_ascii_uppercase().replace(['-', '.'], "_");
-    let own = std::iter::once(program).chain(Program::ALL);
-    let settings = own.flat_map(|of| {
-        of.settings()
-            .into_iter()
-            .chain(OF_LOGS)
-            .map(move |known| (known, of))
-    });
-    let distances = settings
-        .filter(|(known, _)| !OF_PODS.contains(known))
-        .filter_map(|(known, of)| {
-            let distance = strsim::osa_distance(&written, known);
-            // One slip in a short name, three in a long one.
-            let alike = distance <= (known.len() / 6).clamp(1, 3);
-            let begins = written.len().min(known.len()) >= BEGINNING
-                && (written.starts_with(known) || known.starts_with(&written));
-            (alike || begins).then_some((distance, known, of))
-        });
-    distances
-        .min_by_key(|(distance, ..)| *distance)
-        .map(|(_, known, of)| (known, of))
 }
 
 #[cfg(test)]

@@ -30,6 +30,6 @@ pub use failure_log::FailureLog;
 pub use heartbeat::Heartbeat;
 pub use listing::{Listing, list, list_and_watch, list_and_watch_in_turn};
 pub use own_thread::OwnThread;
-pub use peer::Peer;
+use peer::Peer;
 pub use shutdown::Shutdown;
 pub use watching::{only, patient, watch_one};

@@ -26,8 +26,7 @@ impl ProcessMetrics {
         registry.register("api_requests", requests, self.api_requests.0.clone());
         let scrapes = "Scrapes of /metrics refused, by why";
         registry.register("refused_scrapes", scrapes, self.refused_scrapes.family());
-        let drops =
-            "Connections dropped, by what they were doing: to make room, or after too long a time";
+        let drops = "Connections that made room for others";
         registry.register("dropped_connections", drops, self.drops.0.clone());
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "What runs", build);

@@ -24,7 +24,6 @@ use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, MutexGuard, oneshot};
@@ -309,29 +308,23 @@ async fn probes_are_answered_during_a_flood() -> Result<()> {
     Ok(())
 }
 
-/// Plays the API server, which knows the tokens `known` and `new`, and counts those that it is asked about.
-fn token_reviewer() -> (Client, Arc<AtomicUsize>) {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
-    let service = tower::service_fn(move |request: Request<Body>| {
-        let count = Arc::clone(&count);
-        async move {
-            let about_a_token = request.uri().path().ends_with("/tokenreviews");
-            let body = request.into_body().collect_bytes().await.unwrap();
-            let mut answer: Value = serde_json::from_slice(&body).unwrap();
-            answer["status"] = if about_a_token {
-                count.fetch_add(1, Ordering::Relaxed);
-                let known = ["known", "new"]
-                    .iter()
-                    .any(|token| answer["spec"]["token"] == *token);
-                json!({"authenticated": known, "user": {"username": "prometheus"}})
-            } else {
-                json!({"allowed": true})
-            };
-            Ok::<_, Infallible>(Response::new(Body::from(answer.to_string().into_bytes())))
-        }
+/// Plays the API server, which knows the tokens `known` and `new`.
+fn token_reviewer() -> Client {
+    let service = tower::service_fn(move |request: Request<Body>| async move {
+        let about_a_token = request.uri().path().ends_with("/tokenreviews");
+        let body = request.into_body().collect_bytes().await.unwrap();
+        let mut answer: Value = serde_json::from_slice(&body).unwrap();
+        answer["status"] = if about_a_token {
+            let known = ["known", "new"]
+                .iter()
+                .any(|token| answer["spec"]["token"] == *token);
+            json!({"authenticated": known, "user": {"username": "prometheus"}})
+        } else {
+            json!({"allowed": true})
+        };
+        Ok::<_, Infallible>(Response::new(Body::from(answer.to_string().into_bytes())))
     });
-    (Client::new(service, "default"), asked)
+    Client::new(service, "default")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -341,7 +334,7 @@ async fn scrapers_are_answered_during_a_flood() -> Result<()> {
         ("40 that make up tokens", 40, &[Behaviour::MadeUpTokens][..]),
         ("2,000 that stall and come back at once", FLOOD, STALL),
     ] {
-        let (client, asked) = token_reviewer();
+        let client = token_reviewer();
         let may_get = Requirement::Get(metrics_endpoint::PATH);
         let callers = Authorizer::new(client, may_get, Refusals::default());
         let (port, _server) = start_tls(|listener, resolver, shutdown| {
@@ -359,7 +352,6 @@ async fn scrapers_are_answered_during_a_flood() -> Result<()> {
         let scraper = LegitimateClient::of(&port);
         let before = scraper.answer(get("/metrics", "known"), true).await?;
         ensure!(before == StatusCode::OK, "{before}");
-        let began = Instant::now();
         let flood = Flood::start(&port, size, behaviours, AT_ONCE)?;
         wait_for_progress(&flood, size.min(500)).await?;
         for number in 0..50 {
@@ -370,14 +362,6 @@ async fn scrapers_are_answered_during_a_flood() -> Result<()> {
         }
         scraper.ask(&flood, get("/metrics", "new"), true).await;
         scraper.check(beside, &flood)?;
-        let (asked, seconds) = (asked.load(Ordering::Relaxed), began.elapsed().as_secs_f32());
-        println!("{asked} reviews in {seconds:.1} s");
-        // Two of scrapers, and five in ten seconds of each address of the flood.
-        let most = 2.0 + 20.0 * (1.0 + seconds / 10.0);
-        ensure!(
-            f32::from(u16::try_from(asked)?) <= most,
-            "{asked} reviews in {seconds} s"
-        );
     }
     Ok(())
 }

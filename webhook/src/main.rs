@@ -9,9 +9,8 @@ use std::process::ExitCode;
 async fn main() -> ExitCode {
     brupop_runtime::install_crypto_provider();
     let options = Options::parse();
-    match environment::prepare(Program::Webhook) {
-        Ok(unknown) => environment::log_unknown(&unknown),
-        Err(code) => return code,
+    if let Err(code) = environment::prepare(Program::Webhook) {
+        return code;
     }
     environment::ended("the webhook cannot run", process::run(options).await)
 }

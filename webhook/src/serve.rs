@@ -32,10 +32,7 @@ pub const LIMITS: Limits = Limits {
     port: "admission",
     connections: 512,
     all_bodies: 16 * 1024 * 1024,
-    handshake: Duration::from_secs(5),
-    head: Duration::from_secs(10),
-    body: Duration::from_secs(5),
-    answer: Duration::from_secs(5),
+    request: Duration::from_secs(10),
     idle: Duration::from_mins(2),
     linger: Duration::from_secs(8),
     closing: Duration::from_secs(10),
@@ -113,9 +110,6 @@ fn refusal(status: StatusCode) -> &'static str {
     match status {
         StatusCode::UNAUTHORIZED => {
             "this webhook wants the API server's token: see --admission-control-config-file, or unset REQUIRE_CALLER_TOKEN\n"
-        }
-        StatusCode::TOO_MANY_REQUESTS => {
-            "too many tokens that this webhook does not know: try again\n"
         }
         _ => "this webhook cannot ask the API server whose token this is: try again\n",
     }

@@ -1,13 +1,13 @@
 use super::*;
-use crate::peer::tests::peer;
 use http::{HeaderValue, Request, Response};
 use kube::client::Body;
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
-/// Plays the API server: knows `good` and `poor`, of which only `good` may get /metrics.
+/// Plays the API server: knows `good` and `poor`, of which only `good` may get /metrics. Never answers about `silent…`.
 #[derive(Clone)]
 struct ApiServer {
     reviews: Arc<AtomicUsize>,
@@ -47,6 +47,12 @@ impl ApiServer {
         }
         let status = if token_review {
             self.reviews.fetch_add(1, Ordering::SeqCst);
+            if asked["spec"]["token"]
+                .as_str()
+                .is_some_and(|token| token.starts_with("silent"))
+            {
+                std::future::pending::<()>().await;
+            }
             match asked["spec"]["token"].as_str() {
                 Some(token @ ("good" | "poor")) => {
                     let user = json!({"username": token, "uid": "u", "groups": ["g"], "extra": {"k": ["v"]}});
@@ -105,19 +111,19 @@ async fn callers_are_let_in_by_their_tokens() {
         ("good", Err(StatusCode::UNAUTHORIZED)),
     ] {
         assert_eq!(
-            authorizer.admit(peer(1), with(authorization)).await,
+            authorizer.admit(with(authorization)).await,
             expected,
             "{authorization}"
         );
     }
     assert_eq!(
-        authorizer.admit(peer(1), HeaderMap::new()).await,
+        authorizer.admit(HeaderMap::new()).await,
         Err(StatusCode::UNAUTHORIZED)
     );
     let mut twice = with("Bearer poor");
     twice.append(AUTHORIZATION, HeaderValue::from_static("Bearer good"));
     assert_eq!(
-        authorizer.admit(peer(1), twice).await,
+        authorizer.admit(twice).await,
         Err(StatusCode::UNAUTHORIZED),
         "which of the two?"
     );
@@ -146,9 +152,9 @@ async fn callers_are_let_in_by_their_tokens() {
 #[tokio::test]
 async fn a_sufficient_token_needs_no_access_review() {
     let (_server, authorizer) = authorizer(Requirement::Token);
-    assert_eq!(authorizer.admit(peer(1), with("Bearer poor")).await, Ok(()));
+    assert_eq!(authorizer.admit(with("Bearer poor")).await, Ok(()));
     assert_eq!(
-        authorizer.admit(peer(1), with("Bearer made-up")).await,
+        authorizer.admit(with("Bearer made-up")).await,
         Err(StatusCode::UNAUTHORIZED)
     );
 }
@@ -165,7 +171,7 @@ async fn callers_sharing_a_token_share_one_review() {
     let came: Vec<_> = (0..50)
         .map(|_| {
             let authorizer = Arc::clone(&authorizer);
-            tokio::spawn(async move { authorizer.admit(peer(1), with("Bearer good")).await })
+            tokio::spawn(async move { authorizer.admit(with("Bearer good")).await })
         })
         .collect();
     // One goes away; the others still get their answer.
@@ -181,7 +187,7 @@ async fn callers_sharing_a_token_share_one_review() {
 #[tokio::test(start_paused = true)]
 async fn known_answers_hold_without_the_api_server() {
     let (server, authorizer) = authorizer(Requirement::Get("/metrics"));
-    let come = async |authorization| authorizer.admit(peer(1), with(authorization)).await;
+    let come = async |authorization| authorizer.admit(with(authorization)).await;
     assert_eq!(come("Bearer good").await, Ok(()));
     server.away.store(true, Ordering::SeqCst);
     assert_eq!(come("Bearer good").await, Ok(()));
@@ -210,14 +216,36 @@ async fn a_silent_api_server_holds_nobody_for_long() {
     let (server, authorizer) = authorizer(Requirement::Get("/metrics"));
     server.turns.forget_permits(usize::MAX);
     let began = Instant::now();
+    // Those with the same token share a review; the others wait for a turn.
     let came: Vec<_> = (0..50)
         .map(|number| {
             let authorizer = Arc::clone(&authorizer);
-            tokio::spawn(async move { authorizer.outcome(peer(number), "good").await })
+            let token = format!("token-{}", number / 2);
+            tokio::spawn(async move { authorizer.judge(token).await })
         })
         .collect();
     for came in came {
         assert_eq!(came.await.unwrap(), Judgement::Unavailable);
     }
     assert!(began.elapsed() <= REVIEW_TIMEOUT + Duration::from_millis(100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn made_up_tokens_keep_nobody_out_who_was_let_in() {
+    let (server, authorizer) = authorizer(Requirement::Token);
+    assert_eq!(authorizer.admit(with("Bearer good")).await, Ok(()));
+    tokio::time::advance(Duration::from_mins(1)).await;
+    let made_up: Vec<_> = (0..2000)
+        .map(|number| {
+            let authorizer = Arc::clone(&authorizer);
+            tokio::spawn(async move { authorizer.judge(format!("silent-{number}")).await })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    assert_eq!(authorizer.reviews.available_permits(), 0);
+    assert_eq!(authorizer.admit(with("Bearer good")).await, Ok(()));
+    for made_up in made_up {
+        assert_eq!(made_up.await.unwrap(), Judgement::Unavailable);
+    }
+    assert_eq!(server.asked(), 2 + REVIEWS_MAX);
 }

@@ -1,7 +1,6 @@
 //! What the filters of all ports have in common: who is let in, reading a body, and how a refusal is answered.
 
-use super::Permit;
-use super::tracker::ConnectionPhase;
+use super::room::Permit;
 use crate::authorizer::Authorizer;
 use futures::{Stream, TryStreamExt as _};
 use http::StatusCode;
@@ -52,13 +51,13 @@ pub fn admitted(
     authorizer: Option<Arc<Authorizer>>,
     says: fn(StatusCode) -> &'static str,
 ) -> impl Filter<Extract = (), Error = Rejection> + Clone {
-    let admit = move |headers: HeaderMap, permit: Arc<Permit>| {
+    let admit = move |headers: HeaderMap| {
         let authorizer = authorizer.clone();
         async move {
             let Some(authorizer) = authorizer else {
                 return Ok(());
             };
-            let admitted = authorizer.admit(permit.peer(), headers).await;
+            let admitted = authorizer.admit(headers).await;
             admitted.map_err(|status| {
                 Rejection::from(ErrorPage {
                     status,
@@ -67,10 +66,7 @@ pub fn admitted(
             })
         }
     };
-    warp::header::headers_cloned()
-        .and(warp::ext::get())
-        .and_then(admit)
-        .untuple_one()
+    warp::header::headers_cloned().and_then(admit).untuple_one()
 }
 
 /// The body of a request, in memory of its own. One that announces no length is refused, for there is nothing to believe then,
@@ -81,9 +77,9 @@ pub fn body(longest: u64) -> impl Filter<Extract = (Vec<u8>,), Error = Rejection
         .and(warp::ext::get())
         .and(warp::body::stream())
         .and_then(|length, permit: Arc<Permit>, body| async move {
-            permit.announce(length);
+            permit.wait(length);
             let gathered = gather(length, body).await;
-            permit.enter(ConnectionPhase::Answer);
+            permit.answer();
             let broken = ErrorPage {
                 status: StatusCode::BAD_REQUEST,
                 says: "the body broke off\n",

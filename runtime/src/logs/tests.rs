@@ -5,7 +5,6 @@ mod page;
 use super::*;
 use crate::authorizer::{Authorizer, Refusals, Requirement};
 use crate::errors::tests::{SECRET, client};
-use crate::peer::tests::peer;
 use brupop_api::printable::is_printable;
 use futures::StreamExt as _;
 use http::StatusCode;
@@ -283,7 +282,7 @@ async fn calls_that_fail(status: u16, body: &'static str) {
     let mut headers = HeaderMap::new();
     headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer token"));
     assert_eq!(
-        authorizer.admit(peer(1), headers).await,
+        authorizer.admit(headers).await,
         Err(StatusCode::SERVICE_UNAVAILABLE)
     );
 }

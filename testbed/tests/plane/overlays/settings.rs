@@ -13,8 +13,6 @@ use crate::overlays::references::{container, items, operators, text};
 const PROGRAMS: [&str; 3] = ["brupop-agent", "brupop-reconciler", "brupop-webhook"];
 /// What ends a program that has nothing against its settings and finds no cluster.
 const TAKEN: &str = "the Kubernetes API is not configured";
-/// What a program says of variables that nobody knows.
-const UNKNOWN: &str = "are not settings";
 
 pub struct Programs {
     folder: PathBuf,
@@ -44,7 +42,7 @@ impl Programs {
                 .await
                 .with_context(|| program.clone())??;
             let said = String::from_utf8([output.stdout, output.stderr].concat())?;
-            if !said.contains(TAKEN) || said.contains(UNKNOWN) {
+            if !said.contains(TAKEN) {
                 wrong.push(format!("{program}: {said}"));
             }
         }
@@ -89,14 +87,18 @@ async fn invalid_settings_are_refused_with_a_hint() -> Result<()> {
         (
             "brupop-reconciler",
             "MAX_CONCURENT_UPDATE",
-            "write MAX_CONCURRENT_UPDATE instead",
+            "MAX_CONCURRENT_UPDATE, METRICS_ADDRESS",
         ),
         (
             "brupop-webhook",
-            "MAX_CONCURENT_UPDATE",
-            "write MAX_CONCURRENT_UPDATE instead",
+            "REQUIRE_CALLERS_TOKEN",
+            "in the ConfigMap brupop-webhook-configuration",
         ),
-        ("brupop-agent", "PREFECTH", "write PREFETCH instead"),
+        (
+            "brupop-agent",
+            "PREFECTH",
+            "PREFETCH, REBOOT_REPEAT_INTERVAL",
+        ),
         (
             "brupop-reconciler",
             "PREFETCH",

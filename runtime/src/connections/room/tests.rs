@@ -1,0 +1,113 @@
+use super::*;
+use crate::peer::tests::peer;
+use std::time::Duration;
+use tokio::sync::oneshot::error::TryRecvError;
+use tokio::time::advance;
+
+const LIMITS: Limits = Limits {
+    port: "test",
+    connections: 4,
+    all_bodies: 200,
+    request: Duration::ZERO,
+    idle: Duration::ZERO,
+    linger: Duration::ZERO,
+    closing: Duration::ZERO,
+};
+
+type Open = Vec<(Permit, oneshot::Receiver<Infallible>)>;
+
+/// One more connection of this peer, a millisecond after the last one.
+async fn add(room: &Room, open: &mut Open, of: u8) {
+    advance(Duration::from_millis(1)).await;
+    open.push(room.add(peer(of)));
+}
+
+/// Which connections have been dropped, by their places.
+fn dropped(open: &mut Open) -> Vec<usize> {
+    let lost = open.iter_mut().enumerate();
+    lost.filter_map(|(at, (_, lost))| (lost.try_recv() == Err(TryRecvError::Closed)).then_some(at))
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn longest_idle_of_the_greatest_peer_makes_room() {
+    const IDLE: bool = false;
+    const ASKS: bool = true;
+    // Another connection of peer 1 comes.
+    for (says, before, goes) in [
+        (
+            "the oldest",
+            [(2, IDLE), (3, IDLE), (3, IDLE), (2, IDLE)],
+            0,
+        ),
+        (
+            "none of a peer that has few",
+            [(1, IDLE), (2, IDLE), (2, IDLE), (2, IDLE)],
+            1,
+        ),
+        (
+            "none that is answered",
+            [(2, ASKS), (2, ASKS), (3, IDLE), (2, ASKS)],
+            2,
+        ),
+        (
+            "or the new one",
+            [(2, ASKS), (2, ASKS), (2, ASKS), (2, ASKS)],
+            4,
+        ),
+    ] {
+        let drops = Drops::default();
+        let (room, mut open) = (Room::new(LIMITS, &drops), Vec::new());
+        for (of, is_asking) in before {
+            add(&room, &mut open, of).await;
+            if is_asking {
+                open.last().unwrap().0.answer();
+            }
+        }
+        assert!(dropped(&mut open).is_empty());
+        add(&room, &mut open, 1).await;
+        assert_eq!(dropped(&mut open), [goes], "{says}");
+        assert_eq!(room.drops.get(), 1);
+        open.clear();
+        assert!(room.lock().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_makes_a_connection_young() {
+    let (room, mut open) = (Room::new(LIMITS, &Drops::default()), Vec::new());
+    for _ in 0..4 {
+        add(&room, &mut open, 1).await;
+    }
+    advance(Duration::from_millis(1)).await;
+    open[0].0.answer();
+    open[0].0.wait(0);
+    add(&room, &mut open, 1).await;
+    assert_eq!(dropped(&mut open), [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_make_room_for_each_other() {
+    let (room, mut open) = (Room::new(LIMITS, &Drops::default()), Vec::new());
+    for of in [1, 2, 2, 3] {
+        add(&room, &mut open, of).await;
+    }
+    for (at, length) in [(0, 60), (1, 60), (2, 70)] {
+        open[at].0.wait(length);
+        advance(Duration::from_millis(1)).await;
+    }
+    assert!(dropped(&mut open).is_empty());
+    open[3].0.wait(70);
+    assert_eq!(dropped(&mut open), [1], "peer 2 has most");
+    open[2].0.answer();
+    open[3].0.wait(0);
+    open[0].0.wait(0);
+    open[0].0.wait(130);
+    assert_eq!(
+        dropped(&mut open),
+        [1],
+        "a body that is judged is in memory"
+    );
+    open[0].0.wait(131);
+    assert_eq!(dropped(&mut open), [0, 1], "the new one is longest");
+}
