@@ -109,7 +109,7 @@ impl Program {
 /// Why the environment is refused.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum EnvironmentError {
-    /// Variables are unknown, misplaced or removed: a sentence on each.
+    /// Variables are mistaken, misplaced or removed: a sentence on each.
     #[error("{}", .0.join("; "))]
     Mistakes(Vec<String>),
     /// Logging cannot be set up.
@@ -120,10 +120,20 @@ pub enum EnvironmentError {
 /// Checks the names of this process's environment, and sets up its logs.
 ///
 /// # Errors
-/// A name is unknown, misplaced or removed, or logging cannot be set up. Says so, and returns the code with which to end.
+/// A name is mistaken, misplaced or removed, or logging cannot be set up. Says so, and returns the code with which to end.
 pub fn prepare(program: Program) -> Result<(), ExitCode> {
     let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
-    let prepared = check(program, names).and_then(|()| Ok(logs::init()?));
+    let prepared = check(program, names).and_then(|others| {
+        logs::init()?;
+        if !others.is_empty() {
+            let names = others.join(" ");
+            tracing::warn!(
+                names,
+                "these environment variables are not settings, and have no effect"
+            );
+        }
+        Ok(())
+    });
     prepared.map_err(|error| {
         eprintln!("{error}");
         ExitCode::from(2)
@@ -139,18 +149,24 @@ pub fn ended<E: Error + 'static>(what: &str, result: Result<(), E>) -> ExitCode 
     ExitCode::FAILURE
 }
 
-/// Checks the names in the environment of a program.
+/// Checks the names in the environment of a program. Returns those that are nobody's: webhooks put variables of their own into
+/// pods, so only one that begins with the first word of a setting is taken for a mistake.
 ///
 /// # Errors
-/// Some names are unknown, misplaced or removed.
+/// Some names are mistaken, misplaced or removed.
 pub fn check(
     program: Program,
     names: impl IntoIterator<Item = String>,
-) -> Result<(), EnvironmentError> {
+) -> Result<Vec<String>, EnvironmentError> {
     let mut settings = program.settings();
     settings.extend(OF_LOGS);
     settings.retain(|name| !OF_PODS.contains(name));
-    let (mut mistakes, mut unknown) = (Vec::new(), Vec::new());
+    let first_word = |name: &str| name.split_once('_').map(|(first, _)| first.to_owned());
+    let words: Vec<_> = settings
+        .iter()
+        .filter_map(|name| first_word(name))
+        .collect();
+    let (mut mistakes, mut unknown, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for name in names {
         if let Some(of) = program.misplaced(&name) {
             let map = of.config_map();
@@ -163,7 +179,13 @@ pub fn check(
             && !OF_PODS.contains(&name.as_str())
             && !is_of_others(&name)
         {
-            unknown.push(printable(&name, NAME_MAX).into_owned());
+            let is_mistake = first_word(&name).is_some_and(|word| words.contains(&word));
+            let list = if is_mistake {
+                &mut unknown
+            } else {
+                &mut others
+            };
+            list.push(printable(&name, NAME_MAX).into_owned());
         }
     }
     mistakes.truncate(LISTED_MAX);
@@ -176,8 +198,10 @@ pub fn check(
             settings.join(", ")
         ));
     }
+    others.sort_unstable();
+    others.truncate(LISTED_MAX);
     if mistakes.is_empty() {
-        Ok(())
+        Ok(others)
     } else {
         Err(EnvironmentError::Mistakes(mistakes))
     }

@@ -96,7 +96,7 @@ async fn invalid_settings_are_refused_with_a_hint() -> Result<()> {
         ),
         (
             "brupop-agent",
-            "PREFECTH",
+            "REFRESH_INTERVALL",
             "PREFETCH, REBOOT_REPEAT_INTERVAL",
         ),
         (
