@@ -15,6 +15,16 @@ const LISTED_MAX: usize = 8;
 
 /// Settings of all programs.
 const OF_LOGS: [&str; 3] = [logs::FORMATTER, logs::ANSI_ENABLED, logs::FILTER_DIRECTIVE];
+/// How the settings begin that people write.
+const FAMILIES: [&str; 7] = [
+    "EXCLUDE_",
+    "LOGGING_",
+    "MAX_",
+    "REFRESH_",
+    "REQUIRE_",
+    "SCHEDULER_",
+    "TRACING_",
+];
 /// Not written by people: the manifests of the pods set them.
 const OF_PODS: [&str; 1] = ["POD_NAME"];
 const OF_AGENT: &str = "BOOT_ID_FILE BOTTLEROCKET_API_SOCKET HOST_TIMEOUT POD_NAME POLL_INTERVAL \
@@ -150,7 +160,7 @@ pub fn ended<E: Error + 'static>(what: &str, result: Result<(), E>) -> ExitCode 
 }
 
 /// Checks the names in the environment of a program. Returns those that are nobody's: webhooks put variables of their own into
-/// pods, so only one that begins with the first word of a setting is taken for a mistake.
+/// pods, so only one that begins like a setting is taken for a mistake.
 ///
 /// # Errors
 /// Some names are mistaken, misplaced or removed.
@@ -161,11 +171,6 @@ pub fn check(
     let mut settings = program.settings();
     settings.extend(OF_LOGS);
     settings.retain(|name| !OF_PODS.contains(name));
-    let first_word = |name: &str| name.split_once('_').map(|(first, _)| first.to_owned());
-    let words: Vec<_> = settings
-        .iter()
-        .filter_map(|name| first_word(name))
-        .collect();
     let (mut mistakes, mut unknown, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for name in names {
         if let Some(of) = program.misplaced(&name) {
@@ -179,7 +184,7 @@ pub fn check(
             && !OF_PODS.contains(&name.as_str())
             && !is_of_others(&name)
         {
-            let is_mistake = first_word(&name).is_some_and(|word| words.contains(&word));
+            let is_mistake = FAMILIES.iter().any(|family| name.starts_with(family));
             let list = if is_mistake {
                 &mut unknown
             } else {
