@@ -241,7 +241,7 @@ impl ApiServer {
             Listing::begin(&Api::<PodItem>::all(self.client.clone()), &on_node(node)).await?;
         while let Some(pod) = pods.next().await? {
             // One that has to go is enough, however many there are.
-            if !DrainPlan::of([&pod], ours, |_| false, marker, overlooked).is_done() {
+            if !DrainPlan::of([&pod], ours, marker, overlooked).is_done() {
                 return Ok(false);
             }
         }

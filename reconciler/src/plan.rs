@@ -30,7 +30,7 @@ use serde::Serialize;
 use crate::checks;
 use crate::gates::Sources;
 use crate::watches::MAX_POD_WATCHES;
-use read::{DaemonSets, PodLook};
+use read::PodLook;
 
 /// The column of a plan that names pools.
 const POOL: usize = 1;
@@ -153,13 +153,11 @@ pub async fn run(
         cluster.wants_force() && checks::ask_for_force(client.clone()).await.holds.is_ok();
     read::look_at_workloads(&client, &cluster, &mut known, &policy).await?;
     read::look_at_gates(&Sources::new(gate_sources), &cluster, &mut known).await;
-    let daemon_sets = DaemonSets::default();
     let mut pods = PodLook {
         client: &client,
         namespace,
         policy: &policy,
         time,
-        daemon_sets,
     };
     // A node whose turn it is may be passed over because of its pods; then the next one's pods are needed, too.
     while known.drains.len() < MAX_POD_WATCHES {

@@ -113,12 +113,10 @@ pub struct DrainPlan {
 impl DrainPlan {
     /// The plan for these pods of one node. The operator's own pods (`is_operator_pod`) tolerate the cordon, and come back
     /// if there is no better node: those that the marker lists are evicted, and others stay. So do pods of workloads that
-    /// the marker leaves, and pods that should have been gone by the time `overlooked`. `orphaned` finds pods whose
-    /// `DaemonSet` is gone.
+    /// the marker leaves, and pods that should have been gone by the time `overlooked`.
     pub fn of<'p>(
         pods: impl IntoIterator<Item = &'p PodItem>,
         is_operator_pod: impl Fn(&PodItem) -> bool,
-        orphaned: impl Fn(&PodItem) -> bool,
         marker: Option<&Marker>,
         overlooked: Option<Timestamp>,
     ) -> Self {
@@ -130,7 +128,7 @@ impl DrainPlan {
             (&marker.operator_pods, &marker.left_owners)
         });
         for pod in pods {
-            let (ours, action) = (is_operator_pod(pod), drain_action(pod, orphaned(pod)));
+            let (ours, action) = (is_operator_pod(pod), drain_action(pod));
             let came_back =
                 ours && !listed.is_empty() && !listed.iter().any(|uid| uid == pod.uid());
             let stays = match action {
@@ -284,22 +282,21 @@ impl DrainPlan {
     }
 }
 
-/// What a drain does about this pod. An `orphaned` pod, whose `DaemonSet` is gone, counts as one without a controller.
-pub fn drain_action(item: &PodItem, orphaned: bool) -> DrainAction {
+/// What a drain does about this pod. One of a `DaemonSet` that is gone stays, too, and ends with the reboot.
+pub fn drain_action(item: &PodItem) -> DrainAction {
     let pod = match &item.body {
         Ok(pod) => pod,
         Err(why) => return DrainAction::Unreadable(*why),
     };
-    let is_daemon = |owner: &Controller| {
-        WorkloadKind::of(&owner.api_version, &owner.kind) == Some(WorkloadKind::DaemonSet)
-    };
+    let is_daemon =
+        |owner: &Controller| owner.api_version == "apps/v1" && owner.kind == "DaemonSet";
     let of_daemon = pod.controller.as_ref().is_some_and(is_daemon);
     let is_over = pod.finished && pod.gone_by.is_some();
-    if pod.is_mirror || is_over || (of_daemon && !pod.finished && !orphaned) {
+    if pod.is_mirror || is_over || (of_daemon && !pod.finished) {
         DrainAction::Stays
     } else if pod.gone_by.is_some() {
         DrainAction::Leaving
-    } else if pod.finished || (pod.controller.is_some() && !orphaned) {
+    } else if pod.finished || pod.controller.is_some() {
         DrainAction::Evicted
     } else {
         DrainAction::Unmanaged
@@ -311,7 +308,7 @@ pub fn next_overdue<'p>(
     pods: impl Iterator<Item = &'p PodItem>,
     now: Timestamp,
 ) -> Option<Timestamp> {
-    let leaving = pods.filter(|pod| drain_action(pod, false) == DrainAction::Leaving);
+    let leaving = pods.filter(|pod| drain_action(pod) == DrainAction::Leaving);
     let late = leaving.filter_map(|pod| gone_by(pod).checked_add(LATE).ok());
     late.filter(|at| *at > now).min()
 }

@@ -24,8 +24,6 @@ pub enum WorkloadKind {
     StatefulSet,
     /// Of `v1`.
     ReplicationController,
-    /// Of `apps/v1`. Its pods are not evicted; it matters only whether it is there.
-    DaemonSet,
 }
 
 impl WorkloadKind {
@@ -35,7 +33,6 @@ impl WorkloadKind {
             ("apps/v1", "ReplicaSet") => Some(Self::ReplicaSet),
             ("apps/v1", "StatefulSet") => Some(Self::StatefulSet),
             ("v1", "ReplicationController") => Some(Self::ReplicationController),
-            ("apps/v1", "DaemonSet") => Some(Self::DaemonSet),
             _ => None,
         }
     }
@@ -46,7 +43,6 @@ impl WorkloadKind {
             Self::ReplicaSet => ("apps", "ReplicaSet"),
             Self::StatefulSet => ("apps", "StatefulSet"),
             Self::ReplicationController => ("", "ReplicationController"),
-            Self::DaemonSet => ("apps", "DaemonSet"),
         };
         GroupVersionKind::gvk(group, "v1", kind)
     }
@@ -169,15 +165,6 @@ impl FoundWorkload {
             Some(Ok(scale)) => Self::There(*scale),
         }
     }
-}
-
-/// Has this pod lost the `DaemonSet` that made it? `found` as in [`evicted`].
-pub fn orphaned(pod: &PodItem, found: impl Fn(&str) -> Option<FoundWorkload>) -> bool {
-    owner(pod).is_some_and(|owner| {
-        let daemon = Workload::parse(&owner)
-            .is_some_and(|workload| workload.kind == WorkloadKind::DaemonSet);
-        daemon && found(&owner) == Some(FoundWorkload::Gone)
-    })
 }
 
 /// Returns the state of these owners of evicted pods, each with the number of its pods that were available before. `found`

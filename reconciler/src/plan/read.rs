@@ -1,6 +1,5 @@
 //! What a plan is made of, read once: the cluster, pods of the nodes whose turn comes first, their workloads, gates.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -101,7 +100,6 @@ pub(super) struct PodLook<'p> {
     pub namespace: &'p str,
     pub policy: &'p Policy,
     pub time: Timestamp,
-    pub daemon_sets: DaemonSets,
 }
 
 impl PodLook<'_> {
@@ -117,7 +115,6 @@ impl PodLook<'_> {
             namespace,
             policy,
             time,
-            ref mut daemon_sets,
         } = *self;
         let mut budgets = KeptBudgets::default();
         budgets.list_begins();
@@ -158,18 +155,16 @@ impl PodLook<'_> {
             }
             let pods = kept.of(&shadow);
             let pods = || pods.iter().map(AsRef::as_ref);
-            daemon_sets.find(client, pods()).await?;
             let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
-            let orphaned = |pod: &PodItem| daemon_sets.orphaned(pod);
             let Some(entry) = cluster.entries.get(&shadow) else {
                 continue;
             };
             let respects = rules.of(known.owner(&shadow)).respect_do_not_disrupt;
-            let obstacle = drain::obstacle(pods, &all_budgets, ours, orphaned, respects, time);
+            let obstacle = drain::obstacle(pods, &all_budgets, ours, respects, time);
             known
                 .obstacles
                 .extend(obstacle.map(|obstacle| (shadow.clone(), obstacle)));
-            let plan = Arc::new(DrainPlan::of(pods(), ours, orphaned, entry.marker(), None));
+            let plan = Arc::new(DrainPlan::of(pods(), ours, entry.marker(), None));
             known.drains.insert(
                 shadow,
                 KnownDrain {
@@ -268,36 +263,6 @@ pub(super) async fn look_at_gates(sources: &Sources, cluster: &Cluster, known: &
     known.note_gates(cluster, |query| {
         states.get(query).copied().unwrap_or_default()
     });
-}
-
-/// The `DaemonSet`s that made pods, as far as they were looked for, by owner.
-#[derive(Default)]
-pub(super) struct DaemonSets(BTreeMap<String, FoundWorkload>);
-
-impl DaemonSets {
-    /// Looks for those that made these pods and were not looked for before.
-    async fn find<'p>(
-        &mut self,
-        client: &Client,
-        pods: impl Iterator<Item = &'p PodItem>,
-    ) -> Result<(), PlanError> {
-        for owner in pods.filter_map(owner) {
-            let Some(workload) =
-                Workload::parse(&owner).filter(|it| it.kind == WorkloadKind::DaemonSet)
-            else {
-                continue;
-            };
-            if let Entry::Vacant(unknown) = self.0.entry(owner) {
-                unknown.insert(find(client, &workload).await?);
-            }
-        }
-        Ok(())
-    }
-
-    /// Has this pod lost the one that made it?
-    fn orphaned(&self, pod: &PodItem) -> bool {
-        workloads::orphaned(pod, |owner| self.0.get(owner).copied())
-    }
 }
 
 async fn find(client: &Client, workload: &Workload) -> Result<FoundWorkload, PlanError> {

@@ -89,11 +89,6 @@ impl WorkloadWatches {
         }
     }
 
-    /// Has this pod lost the `DaemonSet` that made it?
-    pub fn orphaned(&self, pod: &PodItem) -> bool {
-        workloads::orphaned(pod, |owner| self.found(owner))
-    }
-
     /// The state of these owners of evicted pods.
     pub fn evicted<'o>(&self, owners: &'o BTreeMap<String, u32>) -> Evicted<'o> {
         workloads::evicted(owners, |owner| self.found(owner))

@@ -29,7 +29,6 @@ pub fn obstacle<'p, P: Iterator<Item = &'p PodItem>>(
     pods: impl Fn() -> P,
     budgets: &'p [impl AsRef<Item<Budget>>],
     is_operator_pod: impl Fn(&PodItem) -> bool + Copy,
-    orphaned: impl Fn(&PodItem) -> bool,
     respects: bool,
     now: Timestamp,
 ) -> Option<Obstacle> {
@@ -39,7 +38,7 @@ pub fn obstacle<'p, P: Iterator<Item = &'p PodItem>>(
         return most.map(|(namespace, _)| Obstacle::Never(incomparable(namespace)));
     }
     let asking = || undisturbed(pods(), is_operator_pod).filter(|_| respects);
-    undrainable(pods(), &here, is_operator_pod, orphaned, now)
+    undrainable(pods(), &here, is_operator_pod, now)
         .or_else(asking)
         .map(Obstacle::Never)
         .or_else(|| {
@@ -132,12 +131,10 @@ fn incomparable(namespace: &str) -> String {
 /// Why the pods of one node can never all be evicted; `None` if they can. Either a pod has no controller, or two budgets, or
 /// a pod or a budget of its namespace cannot be read, or a pod should have ended by now. The operator's own pods
 /// (`is_operator_pod`) are exempt.
-/// `orphaned` finds pods whose `DaemonSet` is gone.
 fn undrainable<'p>(
     pods: impl IntoIterator<Item = &'p PodItem>,
     budgets: &ByNamespace<'_>,
     is_operator_pod: impl Fn(&PodItem) -> bool,
-    orphaned: impl Fn(&PodItem) -> bool,
     time: Timestamp,
 ) -> Option<String> {
     let mut why: Vec<String> = vec![];
@@ -146,7 +143,7 @@ fn undrainable<'p>(
             continue;
         }
         let namespace = item.namespace();
-        match drain_action(item, orphaned(item)) {
+        match drain_action(item) {
             DrainAction::Unmanaged => why.push(unmanaged(namespace, item.name())),
             DrainAction::Unreadable(problem) => {
                 why.push(unreadable(namespace, item.name(), problem));
@@ -202,9 +199,8 @@ fn evicted<'p>(
     pods: impl IntoIterator<Item = &'p PodItem>,
     is_operator_pod: impl Fn(&PodItem) -> bool,
 ) -> impl Iterator<Item = &'p PodItem> {
-    let stays = move |item: &PodItem| {
-        is_operator_pod(item) || drain_action(item, false) != DrainAction::Evicted
-    };
+    let stays =
+        move |item: &PodItem| is_operator_pod(item) || drain_action(item) != DrainAction::Evicted;
     pods.into_iter().filter(move |item| !stays(item))
 }
 

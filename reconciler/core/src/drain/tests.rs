@@ -25,7 +25,7 @@ fn of<'p>(
         operator_pods,
         ..Marker::default()
     };
-    DrainPlan::of(pods, is_operator_pod, |_| false, Some(&marker), None)
+    DrainPlan::of(pods, is_operator_pod, Some(&marker), None)
 }
 
 pub(super) fn names(pods: &[PodKey]) -> Vec<&str> {
@@ -39,13 +39,12 @@ fn the_table() {
     let mirror = json!({"annotations": {"kubernetes.io/config.mirror": "x"}});
     let owned = json!({"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "o"}]});
     let (replica_set, daemon_set) = (Some("ReplicaSet"), Some("DaemonSet"));
-    for (what, owner, phase, more, is_gone, expected) in [
+    for (what, owner, phase, more, expected) in [
         (
             "of a ReplicaSet",
             replica_set,
             "Running",
             &none,
-            false,
             DrainAction::Evicted,
         ),
         (
@@ -53,7 +52,6 @@ fn the_table() {
             replica_set,
             "Pending",
             &none,
-            false,
             DrainAction::Evicted,
         ),
         (
@@ -61,7 +59,6 @@ fn the_table() {
             Some("Job"),
             "Succeeded",
             &none,
-            false,
             DrainAction::Evicted,
         ),
         (
@@ -69,7 +66,6 @@ fn the_table() {
             daemon_set,
             "Running",
             &none,
-            false,
             DrainAction::Stays,
         ),
         (
@@ -77,7 +73,6 @@ fn the_table() {
             daemon_set,
             "Running",
             &leaving,
-            false,
             DrainAction::Stays,
         ),
         (
@@ -85,31 +80,6 @@ fn the_table() {
             daemon_set,
             "Failed",
             &none,
-            false,
-            DrainAction::Evicted,
-        ),
-        (
-            "of a DaemonSet that is gone",
-            daemon_set,
-            "Running",
-            &none,
-            true,
-            DrainAction::Unmanaged,
-        ),
-        (
-            "of one that is gone, leaving",
-            daemon_set,
-            "Running",
-            &leaving,
-            true,
-            DrainAction::Leaving,
-        ),
-        (
-            "of one that is gone, finished",
-            daemon_set,
-            "Failed",
-            &none,
-            true,
             DrainAction::Evicted,
         ),
         (
@@ -117,7 +87,6 @@ fn the_table() {
             Some("Node"),
             "Running",
             &mirror,
-            false,
             DrainAction::Stays,
         ),
         (
@@ -125,7 +94,6 @@ fn the_table() {
             replica_set,
             "Running",
             &leaving,
-            false,
             DrainAction::Leaving,
         ),
         (
@@ -133,7 +101,6 @@ fn the_table() {
             Some("Job"),
             "Succeeded",
             &leaving,
-            false,
             DrainAction::Stays,
         ),
         (
@@ -141,23 +108,14 @@ fn the_table() {
             None,
             "Failed",
             &leaving,
-            false,
             DrainAction::Stays,
         ),
-        (
-            "unmanaged",
-            None,
-            "Running",
-            &none,
-            false,
-            DrainAction::Unmanaged,
-        ),
+        ("unmanaged", None, "Running", &none, DrainAction::Unmanaged),
         (
             "unmanaged, finished",
             None,
             "Failed",
             &none,
-            false,
             DrainAction::Evicted,
         ),
         (
@@ -165,7 +123,6 @@ fn the_table() {
             None,
             "Running",
             &leaving,
-            false,
             DrainAction::Leaving,
         ),
         (
@@ -173,12 +130,11 @@ fn the_table() {
             None,
             "Running",
             &owned,
-            false,
             DrainAction::Unmanaged,
         ),
     ] {
         assert_eq!(
-            drain_action(&pod("a", owner, phase, more), is_gone),
+            drain_action(&pod("a", owner, phase, more)),
             expected,
             "{what}"
         );
@@ -372,7 +328,7 @@ fn pods_of_workloads_that_are_left_stay() {
         left_owners,
         ..Marker::default()
     };
-    let plan = DrainPlan::of(&pods, |_| false, |_| false, Some(&marker), None);
+    let plan = DrainPlan::of(&pods, |_| false, Some(&marker), None);
     assert_eq!(names(&plan.evict), ["b"]);
     assert_eq!(
         (plan.unmanaged.len(), plan.leaving.len()),
@@ -445,7 +401,6 @@ fn a_pod_that_asks_for_it_holds_its_node_as_long_as_it_runs() {
             || std::iter::once(pod),
             &no_budgets,
             |_| ours,
-            |_| false,
             respects,
             Timestamp::UNIX_EPOCH,
         )

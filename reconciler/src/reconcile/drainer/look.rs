@@ -46,7 +46,6 @@ pub(super) struct Basis {
     /// Of pods, budgets and workloads; see [`PodWatches`](crate::watches::PodWatches).
     revisions: [u64; 3],
     marker: Option<Marker>,
-    pub(super) idle: bool,
     time: DrainTime,
     /// Does the node's drain respect pods that ask not to be disrupted?
     respects: bool,
@@ -61,8 +60,6 @@ impl Basis {
         (rules, may_force): (&Rules, bool),
         (ahead, now): (&Ahead, Timestamp),
     ) -> Self {
-        // Once an update runs, a pod that loses its DaemonSet will be deleted; the drain waits for that.
-        let shadow = entry.and_then(Entry::shadow);
         let marker = entry.and_then(Entry::marker);
         let node_uid = entry
             .and_then(|entry| entry.node.as_ref())
@@ -70,7 +67,6 @@ impl Basis {
         Self {
             revisions,
             marker: marker.cloned(),
-            idle: shadow.is_none_or(|shadow| shadow.spec.state == State::Idle),
             time: DrainTime::of(ahead, (node_uid, marker), rules.durations.drain, now),
             respects: rules.respect_do_not_disrupt,
             force: may_force && rules.wants_force,
@@ -82,12 +78,11 @@ impl Basis {
         let Self {
             revisions: _,
             marker,
-            idle,
             time,
             respects,
             force,
         } = self;
-        (marker, idle, time) == (&other.marker, &other.idle, &other.time)
+        (marker, time) == (&other.marker, &other.time)
             && (respects, force) == (&other.respects, &other.force)
     }
 
@@ -129,20 +124,16 @@ impl Look<'_> {
         } = self;
         let &Around { api, now, time, .. } = around;
         let ours = |pod: &PodItem| is_operator_pod(pod, &api.namespace);
-        let orphaned = |pod: &PodItem| workloads.orphaned(pod);
         let pods = || self.pods.iter().map(AsRef::as_ref);
         let marker = from.marker.as_ref();
         let overlooked = (from.force && from.time.is_over)
             .then(|| time.checked_sub(LATE).ok())
             .flatten();
-        let mut plan = DrainPlan::of(pods(), ours, orphaned, marker, overlooked);
+        let mut plan = DrainPlan::of(pods(), ours, marker, overlooked);
         if from.respects {
             plan.respect(pods());
         }
-        let evicted = || {
-            pods()
-                .filter(|pod| !ours(pod) && drain_action(pod, orphaned(pod)) != DrainAction::Stays)
-        };
+        let evicted = || pods().filter(|pod| !ours(pod) && drain_action(pod) != DrainAction::Stays);
         let until = leave(&mut plan, returns, name, marker, &evicted, budgets, now);
         let blocked = from
             .begun()
@@ -169,8 +160,7 @@ impl Look<'_> {
                 .filter_map(owner)
                 .all(|owner| workloads.found(&owner).is_some());
         let drain = known.then(|| {
-            let orphaned = |pod: &PodItem| from.idle && orphaned(pod);
-            let obstacle = drain::obstacle(pods, budgets, ours, orphaned, from.respects, time);
+            let obstacle = drain::obstacle(pods, budgets, ours, from.respects, time);
             NodeDrain {
                 plan: Arc::new(plan),
                 obstacle,

@@ -300,14 +300,7 @@ fn what_is_compared_for_a_node_is_bounded() {
     let look = |pods: usize, budgets: &[Arc<Item<Budget>>]| {
         let pods = || pods_of_node[..pods].iter();
         (
-            obstacle(
-                pods,
-                budgets,
-                |_| false,
-                |_| false,
-                false,
-                Timestamp::UNIX_EPOCH,
-            ),
+            obstacle(pods, budgets, |_| false, false, Timestamp::UNIX_EPOCH),
             cost(pods(), budgets),
         )
     };
@@ -377,7 +370,6 @@ fn advice_follows_the_kind_of_budget() {
         let found = obstacle(
             || std::iter::once(&cart),
             &budgets,
-            |_| false,
             |_| false,
             false,
             Timestamp::UNIX_EPOCH,
