@@ -38,6 +38,9 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// For this many intervals a finding stays valid if later ones get no answer.
 const STANDS_FOR: u32 = 3;
 
+/// After this many checks without an answer there is none.
+const TRIES: usize = 6;
+
 /// A check that is made again and again; instants are durations since any fixed moment of a monotonic clock.
 #[derive(Debug)]
 pub struct Check {
@@ -49,6 +52,7 @@ pub struct Check {
     called: bool,
     /// How many have begun.
     begun: usize,
+    answered: bool,
 }
 
 impl Check {
@@ -61,6 +65,7 @@ impl Check {
             retry: FIRST_RETRY,
             called: false,
             begun: 0,
+            answered: false,
         }
     }
 
@@ -83,6 +88,7 @@ impl Check {
             holds: result,
             is_unknown,
         } = finding;
+        self.answered |= !is_unknown;
         let proven = result.is_ok();
         let wait = if proven {
             self.interval
@@ -127,6 +133,11 @@ impl Check {
             None => Err("not tried out yet"),
             Some((result, _)) => result.as_ref().map(|&()| ()).map_err(String::as_str),
         }
+    }
+
+    /// Whether a check was answered, or several have tried in vain.
+    pub fn is_answered(&self) -> bool {
+        self.answered || (self.begun > TRIES && !self.called)
     }
 
     /// Is anything known of it, by a check or by a doubt?

@@ -12,7 +12,7 @@ use brupop_api::marker::OPERATOR_PODS_MAX;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::objects::{Controller, Pod, PodItem};
-use crate::workloads::{FoundWorkload, WorkloadKind, owner};
+use crate::workloads::{FoundWorkload, owner};
 
 use budgets::is_budgeted;
 pub use budgets::{Budgets, covered, matters};

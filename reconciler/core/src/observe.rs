@@ -73,6 +73,7 @@ pub fn observe<'a>(
         topology_keys: cluster.topology_keys(),
         pools: &pools.all,
         may_force: known.may_force,
+        pool_left_out: cluster.pool_left_out.is_some(),
         clock,
     };
     let (mut slot_of, mut known_of) = (in_order(fleet.slots), known.nodes());

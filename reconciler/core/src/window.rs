@@ -54,7 +54,7 @@ pub struct Span {
     pub start: Timestamp,
     /// The first moment at which it is no longer open, unless `reopens`.
     pub end: Timestamp,
-    /// Whether another window opens at `end` or before.
+    /// Whether another window is open at `end`.
     pub reopens: bool,
 }
 
@@ -231,7 +231,7 @@ pub(crate) fn span(schedules: &[Schedule], now: Timestamp) -> Option<Span> {
     Some(Span {
         start,
         end,
-        reopens: opens(at).is_some_and(|next| next <= end),
+        reopens: open(end).is_some(),
     })
 }
 

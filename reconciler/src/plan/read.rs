@@ -16,7 +16,7 @@ use brupop_core::objects::{
 use brupop_core::policy::Policy;
 use brupop_core::pool::Pool;
 use brupop_core::rules::{GateQuery, GateState};
-use brupop_core::workloads::{self, FoundWorkload, Scale, Workload, WorkloadKind, owner};
+use brupop_core::workloads::{self, FoundWorkload, Scale, Workload};
 use brupop_runtime::Listing;
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;

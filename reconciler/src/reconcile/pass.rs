@@ -244,7 +244,7 @@ impl Reconciler {
                 pass.wake.by(due);
             }
         }
-        self.leading.may_force.is_known()
+        self.leading.may_force.is_answered()
     }
 
     /// Labels the nodes that are to be opted in, if `AUTO_LABEL` wants it.

@@ -1,7 +1,7 @@
 //! What is said of fleet and pools: their statuses.
 
 use brupop_api::{NodeCounts, Object};
-use brupop_core::decide::{Decision, Reason};
+use brupop_core::decide::{Decision, Reason, TooManyFailures};
 use brupop_core::rules::GateQuery;
 use brupop_core::status::{self, DesiredCondition, DesiredFleetStatus, Progress};
 use kube::Resource as _;
@@ -30,9 +30,12 @@ impl Reconciler {
             updated: progress.updated_condition("no node is opted in"),
             halted: status::halted_versions(observed.fleet.versions),
             halt: DesiredCondition::halted(&self.api.namespace, &observed.fleet),
-            halt_holds_nodes: nodes
-                .iter()
-                .any(|it| matches!(it.reason, Reason::VersionHalted(_))),
+            halt_holds_nodes: nodes.iter().any(|it| {
+                matches!(
+                    it.reason,
+                    Reason::VersionHalted(TooManyFailures::Version(_))
+                )
+            }),
             idle: DesiredCondition::idle(busy_nodes),
             admission: admission
                 .is_known()

@@ -16,7 +16,6 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::{Outage, Signals, Watches};
-use brupop_core::objects::PodItem;
 use brupop_core::workloads::{self, Evicted, FoundWorkload, Scale, Workload};
 
 /// A workload of which nothing is known for so long is not waited for any more: its node would hold up those behind it.

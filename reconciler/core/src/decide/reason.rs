@@ -208,8 +208,8 @@ Reason<'a>: Standing {
     }
     "Versions and pools" {
         VersionHalted(halt: TooManyFailures<'a>): HeldIdle =>
-            "too many nodes failed to reach {halt}",
-            "find out why nodes failed, then run the command that the fleet's condition Halted ends with; or wait for another \
+            "{halt}",
+            "find out why nodes failed, then resume the version: `kubectl brupop resume --version VERSION`; or wait for another \
              release";
         VersionTooYoung(until: Until): Queued =>
             "this version is younger than the pool allows (spec.versions.minAge); it is old enough {until}",

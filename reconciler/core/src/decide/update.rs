@@ -157,17 +157,11 @@ impl<'a> Case<'_, 'a> {
             };
             return Decision::wait(Reason::of_status(&shadow.status).unwrap_or(waits));
         }
-        // A drain and the wait for a budget end by themselves.
-        match self.empty_then_grant() {
-            Decision {
-                effect: None,
-                reason,
-                ..
-            } if self.view.time.step_overdue && !matches!(reason, Reason::BudgetAllowsNone(_)) => {
-                self.abort(Abort::DeadlineExceeded)
-            }
-            decision => decision,
+        let decision = self.empty_then_grant();
+        if self.view.time.step_overdue && stands_still(&decision) {
+            return self.abort(Abort::DeadlineExceeded);
         }
+        decision
     }
 
     /// Undoes our changes on the node, if there are any and the node is Ready. A host in another boot gets this before
@@ -200,6 +194,10 @@ impl<'a> Case<'_, 'a> {
         }
         if !node.ready {
             return Decision::wait(Reason::NodeNotReady);
+        }
+        if !node.agent_ready && view.time.step_overdue {
+            // Nobody would claim the reboot.
+            return Decision::wait(Reason::AgentSilent(Silence::NoPod));
         }
         if let Some(step) = self.next_drain_step() {
             return step;
@@ -376,5 +374,19 @@ impl<'a> Case<'_, 'a> {
             }
             Some(why) => self.abort(why),
         }
+    }
+}
+
+/// Whether nothing but the deadline of its step ends what this decision waits for. A drain ends by itself, except one by force
+/// whose pods cannot be deleted; so do the waits for a budget, for load balancers and for volumes.
+fn stands_still(decision: &Decision<'_>) -> bool {
+    match (&decision.effect, &decision.reason) {
+        (Some(Effect::Delete), _) => true,
+        (
+            None,
+            Reason::BudgetAllowsNone(_)
+            | Reason::Draining(DrainStep::LeavesLoadBalancers | DrainStep::DetachesVolumes),
+        ) => false,
+        (effect, _) => effect.is_none(),
     }
 }

@@ -26,6 +26,8 @@ pub(super) struct Observer<'a> {
     pub(super) pools: &'a [PoolFacts<'a>],
     /// May this reconciler delete pods?
     pub(super) may_force: bool,
+    /// There are more pools than are read.
+    pub(super) pool_left_out: bool,
     pub(super) clock: Clock<'a>,
 }
 
@@ -47,6 +49,14 @@ impl<'a> Observer<'a> {
         known: KnownNode<'a>,
         slot: Option<&'a Slot>,
     ) -> (NodeView<'a>, Option<String>) {
+        // No other pool may go on with the update of a pool that is not read any more.
+        let its_pool = slot.and_then(|slot| slot.pool.as_deref());
+        let is_unread = self.pool_left_out
+            && its_pool.is_some_and(|name| self.pools.iter().all(|pool| pool.name != name));
+        let known = KnownNode {
+            owner: known.owner.filter(|_| !is_unread),
+            ..known
+        };
         let steering = self.steering(known.owner);
         let pool = if let Steering::Pool(index) = steering {
             Some(index)

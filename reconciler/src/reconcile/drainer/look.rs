@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brupop_api::{Item, Marker, State};
+use brupop_api::{Item, Marker};
 use brupop_core::cluster::Entry;
 use brupop_core::deadlines::DrainTime;
 use brupop_core::drain::{

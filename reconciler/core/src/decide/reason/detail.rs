@@ -124,8 +124,8 @@ Silence {
 details! {
 /// What is halted.
 TooManyFailures<'a> {
-    Version(version: &'a str) => "{version} (status.versions of the fleet), so no further one is updated to it",
-    NoRoom => "so many versions that the fleet's status has no room for another one (status.versions)",
+    Version(version: &'a str) => "too many nodes failed to reach {version} (status.versions of the fleet), so no further one is updated to it",
+    NoRoom => "status.versions of the fleet has no room: 64 versions and variants are halted, in a slot, or wanted by nodes",
 }}
 
 details! {

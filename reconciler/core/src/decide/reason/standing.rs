@@ -2,7 +2,7 @@
 
 use brupop_api::conditions::ConditionStatus;
 
-use super::{DrainStep, MonitorStep, Reason, RebootStep, StagingStep};
+use super::{DrainStep, MonitorStep, OtherOperator, Reason, RebootStep, StagingStep};
 
 /// What a reason means for its node. *Idle*: meanwhile its agent downloads nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,9 @@ impl Reason<'_> {
     /// Does a node with an update wait for nothing but its turn or its time? What else holds it back is about the node
     /// itself.
     pub fn waits_for_turn(&self) -> bool {
+        if matches!(self, Self::OtherOperator(OtherOperator::LeftUpdate)) {
+            return false;
+        }
         matches!(self, Self::Staging(StagingStep::Begins(_)))
             || matches!(
                 self.kind(),

@@ -110,8 +110,7 @@ fn what_can_never_be_evicted_is_named() {
         ),
     ] {
         let here = by_namespace([pod], &budgets);
-        let why =
-            |ours: bool| undrainable([pod], &here, |_| ours, |_| false, Timestamp::UNIX_EPOCH);
+        let why = |ours: bool| undrainable([pod], &here, |_| ours, Timestamp::UNIX_EPOCH);
         let found = why(false);
         let is_named = found
             .as_deref()
