@@ -186,7 +186,7 @@ async fn a_one_shot_starts_the_whole_fleet(fleet: &Fleet) -> Result<()> {
         vec![("SCHEDULER_CRON_EXPRESSION", once(due))]
     })
     .await?;
-    let opens = format!("the window opens at {fires}");
+    let opens = format!("it opens at {fires}");
     await_until("the next window is said", async || {
         fleet
             .progressing("node-0")
@@ -246,7 +246,7 @@ async fn a_window_closes_while_a_node_is_updated(fleet: &Fleet) -> Result<()> {
     let [begun, downloads, waiting] = until_they_begin(fleet).await?;
     ensure!(Timestamp::now() < shuts, "the window is shut already");
     let opens = format!(
-        "the window opens at {}",
+        "it opens at {}",
         opened(shuts) + SignedDuration::from_hours(1)
     );
     fleet
