@@ -3,6 +3,7 @@
 use anyhow::{Result, ensure};
 use brupop_api::names::LEASE;
 use brupop_testbed::fleet::NEW;
+use brupop_testbed::host::Faults;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{Fleet, FleetOptions, await_until};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -161,14 +162,25 @@ async fn a_drained_node_waits_until_its_shadow_takes_changes() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_webhook_on_nodes_that_is_down_is_told() -> Result<()> {
-    let mut fleet = Fleet::quick(2, &[]).await?;
+    let mut fleet = Fleet::quick(2, &[("REBOOT_REPEAT_INTERVAL", "1s")]).await?;
+    let ignore_reboots = |fleet: &Fleet, reboot_ignored| {
+        for host in &fleet.hosts {
+            host.set_faults(Faults {
+                reboot_ignored,
+                ..Faults::default()
+            });
+        }
+    };
+    // The host is not back before the webhook is there.
+    ignore_reboots(&fleet, true);
     fleet.publish(NEW)?;
     fleet
-        .until("a host reboots", |history| {
+        .until("a host is to reboot", |history| {
             history.now().any(|(_, seen)| seen.reason == "Rebooting")
         })
         .await?;
     fleet.apply(&[dead_webhook()]).await?;
+    ignore_reboots(&fleet, false);
     let of_reason = |fleet: &Fleet, reason: &str| {
         fleet
             .history()
