@@ -400,7 +400,7 @@ async fn machines_that_are_replaced_are_not_forgotten(fleet: &mut Fleet) -> Resu
         .await?;
     let condition = fleet.progressing("node-6").await?;
     ensure!(
-        condition.message.contains("condition Halted"),
+        condition.message.contains("then resume the version"),
         "{condition:?}"
     );
     Ok(())
