@@ -190,7 +190,10 @@ async fn fails_before_its_reboot_and_is_tried_again(fleet: &Fleet) -> Result<()>
     );
     let status = fleet
         .until_ledger("node-1 succeeded", |status| {
-            status.versions.iter().any(|it| it.version == release(1))
+            status
+                .versions
+                .iter()
+                .any(|it| it.version == release(1) && it.succeeded > 0)
         })
         .await?;
     ensure!(
@@ -234,7 +237,7 @@ async fn soaks_anew(fleet: &Fleet, number: usize, again: Instant) -> Result<()> 
             status
                 .versions
                 .iter()
-                .any(|it| it.version == release(number))
+                .any(|it| it.version == release(number) && it.succeeded > 0)
         })
         .await?;
     ensure!(status.record(&release(number)).succeeded == 1, "{status:?}");
