@@ -101,6 +101,19 @@ pub(crate) fn in_order<'a, T>(
     }
 }
 
+/// The record of this version and variant.
+pub(crate) fn record_of<'r>(
+    records: &'r [VersionRecord],
+    (version, variant): Release<'_>,
+) -> Option<&'r VersionRecord> {
+    records.iter().find(|it| it.is_of(version, variant))
+}
+
+/// Whether the version is halted for the variant by these records.
+pub(crate) fn is_halted(records: &[VersionRecord], release: Release<'_>) -> bool {
+    record_of(records, release).is_some_and(|record| record.halted_at.is_some())
+}
+
 impl<'a> FleetFacts<'a> {
     /// The `BottlerocketPool` of this name.
     pub(crate) fn pool(&self, name: &str) -> Option<&'a PoolFacts<'a>> {
@@ -121,17 +134,8 @@ impl<'a> FleetFacts<'a> {
 
     /// Whether this version is halted for the variant of this node.
     pub(crate) fn is_halted_for(&self, view: &NodeView<'_>, version: &str) -> bool {
-        let record = view
-            .node
-            .and_then(|node| self.record(version, node.variant));
-        record.is_some_and(|record| record.halted_at.is_some())
-    }
-
-    /// The record of this version and variant.
-    pub(crate) fn record(&self, version: &str, variant: &str) -> Option<&'a VersionRecord> {
-        self.versions
-            .iter()
-            .find(|record| record.is_of(version, variant))
+        view.node
+            .is_some_and(|node| is_halted(self.versions, (version, node.variant)))
     }
 
     /// The time of the halt that a person ends for the version and variant of this record.

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::facts::{FleetFacts, NodeView, Release};
+use crate::facts::{FleetFacts, NodeView, Release, record_of};
 
 /// This many nodes must name a version at a time; one, if there is only one.
 const WITNESSES: usize = 2;
@@ -38,8 +38,8 @@ pub(crate) fn reported<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Ve
     let releases = named.into_iter().flat_map(|(version, (_, variants))| {
         variants.into_iter().map(move |variant| (version, variant))
     });
-    let is_new = |(version, variant): &Release<'a>| {
-        let record = fleet.record(version, variant);
+    let is_new = |release: &Release<'a>| {
+        let record = record_of(fleet.versions, *release);
         record.is_none_or(|record| record.reported_at.is_none())
     };
     releases.filter(is_new).collect()

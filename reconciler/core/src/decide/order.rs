@@ -15,10 +15,10 @@ use brupop_api::crds::{DONE_POOLS_MAX, DONE_VERSIONS_MAX};
 use brupop_api::fleet::{DonePool, VersionRecord};
 use semver::Version;
 
-use crate::facts::{FleetFacts, Release};
+use crate::facts::{FleetFacts, Release, is_halted};
 use crate::times;
 pub(crate) use survey::Survey;
-use survey::{VersionSurvey, is_halted};
+use survey::VersionSurvey;
 
 /// The pools that others come after, and the versions that they are or were done with, after a pass that leaves these records
 /// and ends these halts.

@@ -15,7 +15,7 @@ use jiff::SignedDuration;
 use super::Abort;
 use super::boot::has_begun_reboot;
 use super::order::{self, Survey};
-use crate::facts::{FleetFacts, NamedSlot, NodeView, Release};
+use crate::facts::{FleetFacts, NamedSlot, NodeView, Release, is_halted, record_of};
 use crate::times;
 
 /// The reason of a failure that is counted while the host is still away.
@@ -92,15 +92,8 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
         }
     }
 
-    /// The record of this version and variant.
-    fn record(&self, (version, variant): Release<'_>) -> Option<&VersionRecord> {
-        self.records
-            .iter()
-            .find(|record| record.is_of(version, variant))
-    }
-
-    /// The same to be changed, made if there is none; `None` if there is no room for it. The oldest record makes room that is
-    /// neither halted, nor in a slot, nor of what a node wants.
+    /// The record of this release, to be changed. It is made if there is none; `None` if there is no room for it. The oldest
+    /// record makes room that is neither halted, nor in a slot, nor of what a node wants.
     fn record_mut(&mut self, (version, variant): Release<'_>) -> Option<&mut VersionRecord> {
         let known = |record: &VersionRecord| record.is_of(version, variant);
         let at = if let Some(at) = self.records.iter().position(known) {
@@ -136,15 +129,13 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
 
     /// Whether an update of this release may begin, as far as its record goes, which is made if there is none.
     pub(super) fn has_room(&mut self, release: Release<'_>) -> bool {
-        self.record(release).is_some() || self.record_mut(release).is_some()
+        record_of(&self.records, release).is_some() || self.record_mut(release).is_some()
     }
 
     /// Whether this version is halted for this node after this pass.
     pub(super) fn halts(&self, view: &NodeView<'a>, version: &str) -> bool {
-        let record = view
-            .node
-            .and_then(|node| self.record((version, node.variant)));
-        record.is_some_and(|record| record.halted_at.is_some())
+        view.node
+            .is_some_and(|node| is_halted(&self.records, (version, node.variant)))
     }
 
     /// Counts an update that is over, whose slot has this name.
@@ -193,9 +184,9 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
 
     /// Was this node's failure of that time counted before? A request that took long may take the slot of an attempt that is
     /// over once more.
-    fn is_counted(&self, (version, variant): Release<'_>, node: &str, failed_at: &str) -> bool {
+    fn is_counted(&self, release: Release<'_>, node: &str, failed_at: &str) -> bool {
         let [failed_at, now] = [failed_at, self.fleet.now].map(|text| times::read(Some(text)));
-        let record = self.fleet.record(version, variant);
+        let record = record_of(self.fleet.versions, release);
         let counted = record.and_then(|it| it.failures.iter().find(|failure| failure.node == node));
         // What a clock that was ahead has counted hides nothing.
         counted
@@ -269,7 +260,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
     /// of them has reached it.
     pub(super) fn may_still_fail(&self, release: Release<'_>) -> Option<u64> {
         let threshold = self.fleet.threshold.unproven;
-        match self.record(release) {
+        match record_of(&self.records, release) {
             None => Some(threshold),
             Some(record) if record.succeeded > 0 => None,
             Some(record) => Some(threshold.saturating_sub(failed(record))),
@@ -316,7 +307,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
     pub(super) fn halted(&self) -> Vec<Halted> {
         let is_new = |record: &&VersionRecord| {
             let release = (record.version.as_str(), record.variant.as_str());
-            let before = self.fleet.record(release.0, release.1);
+            let before = record_of(self.fleet.versions, release);
             record.halted_at.is_some()
                 && (before.is_none_or(|before| before.halted_at.is_none())
                     || self.resumed.contains(&release))
@@ -342,7 +333,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
             };
             // Only what a node wants makes others go: what nodes run could take turns for ever.
             let has_room = self.records.len() < VERSION_RECORDS_MAX
-                || self.record(release).is_some()
+                || record_of(&self.records, release).is_some()
                 || is_wanted();
             if has_room && let Some(record) = self.record_mut(release) {
                 record.reported_at = Some(now);

@@ -6,7 +6,7 @@ use brupop_api::Problem;
 use brupop_api::fleet::{Slot, VersionRecord};
 use semver::Version;
 
-use crate::facts::{FleetFacts, NodeFacts, NodeView, Release};
+use crate::facts::{FleetFacts, NodeFacts, NodeView, is_halted};
 
 /// What the nodes say of pools that others come after, and of versions.
 #[derive(Default)]
@@ -166,9 +166,4 @@ impl<'a> Survey<'a> {
             .keys()
             .any(|(of, member)| *of == pool && member.variant == variant)
     }
-}
-
-pub(super) fn is_halted(records: &[VersionRecord], (version, variant): Release<'_>) -> bool {
-    let mut records = records.iter();
-    records.any(|record| record.is_of(version, variant) && record.halted_at.is_some())
 }
