@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use super::Known;
 use super::misplaced::misplaced;
 use crate::cluster::{Cluster, WatchedPool};
+use crate::facts::in_order;
 use crate::objects::WatchedNode;
 use crate::policy::Policy;
 use crate::rules::{GateQuery, GateState, Rules};
@@ -132,20 +133,23 @@ impl Known {
         self.find_owners(cluster);
     }
 
-    /// Finds the owners that are not known. Nodes and owners are both sorted by name.
+    /// Finds the owners that are not known, and drops those of nodes that are gone.
     fn find_owners(&mut self, cluster: &Cluster) {
-        let mut before = std::mem::take(&mut self.owners).into_iter().peekable();
-        let owners = cluster.nodes().map(|(name, node)| {
-            while before.next_if(|(known, _)| known.as_str() < name).is_some() {}
-            let known = before.next_if(|(known, _)| known == name);
-            let (name, owner) = match known.filter(|(_, known)| known.holds(node)) {
-                Some((name, known)) => (name, known.owner),
-                None => (name.to_owned(), owner(node.all_labels(), &cluster.pools)),
-            };
-            let node = Arc::clone(node);
-            (name, KnownOwner { owner, node })
-        });
-        self.owners = owners.collect();
+        let mut known_of = in_order(&self.owners);
+        let (mut nodes, mut found) = (0, vec![]);
+        for (name, node) in cluster.nodes() {
+            nodes += 1;
+            if !known_of(name).is_some_and(|known| known.holds(node)) {
+                let owner = owner(node.all_labels(), &cluster.pools);
+                let node = Arc::clone(node);
+                found.push((name.to_owned(), KnownOwner { owner, node }));
+            }
+        }
+        drop(known_of);
+        self.owners.extend(found);
+        if self.owners.len() > nodes {
+            self.owners.retain(|name, _| cluster.node(name).is_some());
+        }
     }
 
     /// Is this what is known of these pools?

@@ -44,12 +44,12 @@ pub fn pools_at<'a>(
     }
     let ceiling = ceiling(cluster, labelled);
     let default = default_pool(known, policy, unselected);
+    let all_read = cluster.pool_left_out.is_none();
     let pools = cluster.pools.iter().zip(nodes);
     let facts = pools.map(|((name, pool), nodes)| {
         let known = known.pools.get(name).unwrap_or(&UNKNOWN);
         let facts = facts(pool, known, nodes);
         let mut after = facts.rules.into_iter().flat_map(|rules| &rules.depends_on);
-        let all_read = cluster.pool_left_out.is_none();
         let missing = after.find(|(first, _)| all_read && !cluster.pools.contains_key(first));
         PoolFacts {
             missing: missing.map(|(first, _)| first.as_str()),
