@@ -38,7 +38,7 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// For this many intervals a finding stays valid if later ones get no answer.
 const STANDS_FOR: u32 = 3;
 
-/// After this many checks without an answer there is none.
+/// Number of unanswered checks after which nobody waits for an answer.
 const TRIES: usize = 6;
 
 /// A check that is made again and again; instants are durations since any fixed moment of a monotonic clock.
@@ -135,7 +135,7 @@ impl Check {
         }
     }
 
-    /// Whether a check was answered, or several have tried in vain.
+    /// Whether the API server has answered a check, or has left [`TRIES`] of them without an answer.
     pub fn is_answered(&self) -> bool {
         self.answered || (self.begun > TRIES && !self.called)
     }

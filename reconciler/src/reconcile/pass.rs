@@ -13,7 +13,7 @@ use super::calls::{self, Call, Context, Purpose};
 use super::drainer::{Around, Drainer};
 use super::wake::Wake;
 use super::{Completed, Reconciler};
-use crate::checks;
+use crate::checks::{self, Check};
 use crate::metrics::LastPass;
 use crate::operation::Operation;
 use crate::watches::LOOK_AGAIN;
@@ -184,18 +184,26 @@ impl Reconciler {
         false
     }
 
+    /// Whether this check is due. If it is due later, the loop wakes then.
+    fn is_due(&self, check: &Check, pass: &mut Pass<'_>) -> bool {
+        let Some(due) = check.due() else {
+            return false;
+        };
+        let is_due = due <= self.now();
+        if !is_due {
+            pass.wake.by(due);
+        }
+        is_due
+    }
+
     /// Starts the dry runs that prove our admission rules to be in force, if they are due and there is a node with a
     /// shadow to make them on.
     fn start_probe(&mut self, pass: &mut Pass<'_>) {
-        let Some(due) = self.leading.admission.due() else {
-            return;
-        };
-        let nodes = pass.cluster.normal_nodes();
-        if nodes.is_empty() {
+        if !self.is_due(&self.leading.admission, pass) {
             return;
         }
-        if self.now() < due {
-            pass.wake.by(due);
+        let nodes = pass.cluster.normal_nodes();
+        if nodes.is_empty() {
             return;
         }
         let number = self.leading.admission.begin();
@@ -212,11 +220,7 @@ impl Reconciler {
 
     /// Looks for another operator, if it is time to.
     fn look_around(&mut self, pass: &mut Pass<'_>) {
-        let Some(due) = self.leading.alone.due() else {
-            return;
-        };
-        if self.now() < due {
-            pass.wake.by(due);
+        if !self.is_due(&self.leading.alone, pass) {
             return;
         }
         self.leading.alone.begin();
@@ -233,16 +237,12 @@ impl Reconciler {
         if !pass.cluster.wants_force() {
             return true;
         }
-        if let Some(due) = self.leading.may_force.due() {
-            if due <= self.now() {
-                self.leading.may_force.begin();
-                let asked = checks::ask_for_force(self.api.client.clone());
-                self.leading
-                    .under_way
-                    .push(asked.map(Completed::AskedForForce).boxed());
-            } else {
-                pass.wake.by(due);
-            }
+        if self.is_due(&self.leading.may_force, pass) {
+            self.leading.may_force.begin();
+            let asked = checks::ask_for_force(self.api.client.clone());
+            self.leading
+                .under_way
+                .push(asked.map(Completed::AskedForForce).boxed());
         }
         self.leading.may_force.is_answered()
     }
