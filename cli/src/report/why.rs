@@ -109,6 +109,7 @@ fn of_shadow(node: &str, namespace: &str, shadow: &BottlerocketShadow) -> Why {
     let named = Named {
         node,
         pool: pool_of(shadow),
+        version: status.target_version.as_deref().unwrap_or_default(),
         namespace,
         failure: failure.map(|failed| failed.reason.as_str()),
     };
@@ -170,6 +171,7 @@ fn without_shadow(
     let named = Named {
         node,
         pool: "",
+        version: "",
         namespace,
         failure: None,
     };

@@ -34,6 +34,7 @@ fn of_reason(word: &str) -> Option<(String, String)> {
     let named = Named {
         node: "node-0",
         pool: "web",
+        version: "1.20.0",
         namespace: DEFAULT_NAMESPACE,
         failure: None,
     };

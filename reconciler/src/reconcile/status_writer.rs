@@ -140,6 +140,7 @@ impl Reconciler {
         let remedy = reason.remedy(&Named {
             node: names::node_of_shadow(name).unwrap_or_default(),
             pool,
+            version: view.shadow.and_then(|it| it.update()).unwrap_or_default(),
             namespace: &self.api.namespace,
             failure: shadow
                 .spec

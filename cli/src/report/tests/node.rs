@@ -215,6 +215,7 @@ fn a_remedy_is_shown_as_the_condition_ends_with_it() {
     let own = Reason::NodePaused.remedy(&Named {
         node: "node-1",
         pool: "",
+        version: "",
         namespace: &paused.namespace,
         failure: None,
     });

@@ -209,7 +209,7 @@ Reason<'a>: Standing {
     "Versions and pools" {
         VersionHalted(halt: TooManyFailures<'a>): HeldIdle =>
             "{halt}",
-            "find out why nodes failed, then resume the version: `kubectl brupop resume --version VERSION`; or wait for another \
+            "find out why nodes failed, then resume the version: `kubectl brupop resume --version {version}`; or wait for another \
              release";
         VersionTooYoung(until: Until): Queued =>
             "this version is younger than the pool allows (spec.versions.minAge); it is old enough {until}",

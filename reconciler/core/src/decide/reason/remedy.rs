@@ -1,8 +1,9 @@
 //! What a person does about a reason, with the commands for this node.
 
+use brupop_api::crds::is_version;
 use brupop_api::names::{DEFAULT_NAMESPACE, is_object_name};
 
-use super::{Abort, Reason};
+use super::{Abort, Reason, TooManyFailures};
 
 /// Stands between the sentence of a reason and its remedy.
 pub const TO_GO_ON: &str = "; to go on: ";
@@ -14,6 +15,8 @@ pub struct Named<'a> {
     pub node: &'a str,
     /// The pool that steers the node; empty if none does.
     pub pool: &'a str,
+    /// The version that the host would update to; empty if there is none.
+    pub version: &'a str,
     /// The operator's namespace.
     pub namespace: &'a str,
     /// The word of the node's last failure since its last success.
@@ -30,6 +33,14 @@ impl Reason<'_> {
                 .and_then(Abort::of_word)
                 .map_or("", Abort::remedy),
             _ => "",
+        };
+        let named = match self {
+            // It is another version that has to be resumed.
+            Self::VersionHalted(TooManyFailures::NoRoom) => &Named {
+                version: "",
+                ..*named
+            },
+            _ => named,
         };
         match (cause, self.advice()) {
             (cause, "") => cause.to_owned(),
@@ -51,9 +62,15 @@ impl Named<'_> {
             name.to_owned()
         };
         let namespace = name(self.namespace, "NAMESPACE");
+        let version = if is_version(self.version) {
+            self.version
+        } else {
+            "VERSION"
+        };
         let advice = advice
             .replace("{node}", &name(self.node, "NODE"))
             .replace("{pool}", &name(self.pool, "POOL"))
+            .replace("{version}", version)
             .replace("{namespace}", &namespace);
         let commands = advice.split('`').map(|part| {
             let is_ours = part.starts_with("kubectl brupop ") && namespace != DEFAULT_NAMESPACE;
@@ -76,6 +93,7 @@ mod tests {
         let named = Named {
             node: "node-0",
             pool: "web",
+            version: "1.20.0",
             namespace: "ns",
             failure: Some("NotReady"),
         };
@@ -90,6 +108,10 @@ mod tests {
                 "resume it: `kubectl brupop resume --pool web -n ns`",
             ),
             (
+                "VersionHalted",
+                "resume the version: `kubectl brupop resume --version 1.20.0 -n ns`",
+            ),
+            (
                 "RebootOverdue",
                 "delete its Node: `kubectl delete node node-0`",
             ),
@@ -99,6 +121,8 @@ mod tests {
             assert!(remedy(word, &named).contains(command), "{word}");
         }
         assert_eq!(remedy("Staging", &named), "");
+        let no_room = Reason::VersionHalted(TooManyFailures::NoRoom).remedy(&named);
+        assert!(no_room.contains("--version VERSION"), "{no_room}");
         let foreign = Named {
             node: "$(id)",
             namespace: DEFAULT_NAMESPACE,
@@ -117,6 +141,7 @@ mod tests {
         let named = Named {
             node: &node,
             pool: &node,
+            version: "1.20.0",
             namespace: &namespace,
             failure: Some("FellBack"),
         };
