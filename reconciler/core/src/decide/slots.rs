@@ -216,8 +216,8 @@ struct Running<'a> {
     room: Room<'a>,
 }
 
-/// The leader that made a lost ledger anew did not see these updates. Nodes down for other reasons use up the limit, but do
-/// not block a node that is already out of service.
+/// Gives slots to running updates that lost theirs with the ledger. Nodes that are down for other reasons use up the limit, but
+/// do not block a node that is already out of service.
 fn choose_running<'a>(
     fleet: &FleetFacts<'a>,
     views: &[NodeView<'a>],

@@ -124,7 +124,7 @@ fn a_node_of_ours_that_lost_shadow_and_ledger_has_a_slot() {
     assert_eq!((slot.uid.as_str(), slot.attempt), (node.uid, COUNTER_MAX));
 }
 
-/// The leader that made the ledger anew did not see them.
+/// After a lost ledger was made anew, running updates have no slots.
 #[test]
 fn running_updates_without_slot_take_one_within_limit() {
     let away = staged().not_ready().named("brs-a");
