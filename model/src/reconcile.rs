@@ -1,11 +1,13 @@
 //! What the reconcilers do.
 
+use std::collections::BTreeMap;
+
 use brupop_api::fleet::BottlerocketFleetStatus;
 use brupop_api::shadow::LastFailure;
 use brupop_api::{Field, Object, State, Value, Write};
 use brupop_apply::{Fields, NotApplied, apply};
-use brupop_core::decide::{self, Abort, Effect, Milestone};
-use brupop_core::facts::NodeView;
+use brupop_core::decide::{self, Abort, Decisions, Effect, Step, decide};
+use brupop_core::facts::{FleetFacts, NodeView};
 use brupop_core::window::Starts;
 
 use crate::ledger::Held;
@@ -97,7 +99,7 @@ impl World {
         if config.without == Some(Safeguard::NoneWants) {
             forget_who_wants(&mut decided, seen_pools);
         }
-        let Some(mut write) = decide::slots(&fleet, &decided).write else {
+        let Some(mut write) = decided_on(&fleet, &decided).allocation.write else {
             return;
         };
         for (field, value) in &mut write.tests {
@@ -151,7 +153,9 @@ impl World {
     ) {
         let leader = self.leaders[at];
         let fleet = view::fleet(config, self, &leader);
-        let view = view::view(config, self, &leader, node, late);
+        let see = |at: usize| view::view(config, self, &leader, at, late.filter(|_| at == node));
+        let views: Vec<NodeView<'_>> = (0..self.places.len()).map(see).collect();
+        let view = views[node];
         let saw = Saw {
             halt: leader
                 .stale
@@ -174,10 +178,10 @@ impl World {
         } else {
             fleet
         };
-        let decision = decide::node(&fleet, &view);
-        match decision.effect {
+        let step = decided_on(&fleet, &views).nodes[node].step;
+        match step.and_then(|step| step.effect(&fleet, &view)) {
             Some(Effect::Write(mut write)) => {
-                let closed = decision.milestone == Some(Milestone::Aborted(Abort::PoolClosed));
+                let closed = step == Some(Step::Abort(Abort::PoolClosed));
                 if config.without == Some(Safeguard::NoFailure) && closed {
                     let failures = LastFailure {
                         count: 1,
@@ -357,6 +361,12 @@ impl Config {
         }
         write
     }
+}
+
+/// What a leader decides that sees this. All of it can be read.
+fn decided_on<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Decisions<'a> {
+    static NONE: BTreeMap<usize, String> = BTreeMap::new();
+    decide(fleet, views, &NONE)
 }
 
 /// Was this write taken? One that makes no sense is no refusal, but a mistake in what ships.

@@ -14,7 +14,7 @@ use brupop_api::crds::{MESSAGE_MAX, NAME_MAX, VERSION_MAX};
 use brupop_api::names;
 use brupop_api::printable::printable;
 use brupop_core::cluster::Cluster;
-use brupop_core::decide::{self, FleetDecision, Reason};
+use brupop_core::decide::{self, Decisions, Reason};
 use brupop_core::facts::{FleetFacts, NodeView, Observed};
 use brupop_core::known::Known;
 use brupop_core::observe::{self, Leader, Now};
@@ -208,11 +208,11 @@ fn leader<'a>(cluster: &Cluster, own_node: Option<&'a str>) -> Leader<'a> {
 /// The plan, as these facts make it.
 fn plan(observed: &Observed<'_>) -> Plan {
     let fleet = &observed.fleet;
-    let FleetDecision {
-        slots,
+    let Decisions {
+        allocation,
         nodes: decisions,
-    } = decide::fleet(observed);
-    let mut nexts: BTreeMap<usize, NodePlan> = slots
+    } = observed.decide();
+    let mut nexts: BTreeMap<usize, NodePlan> = allocation
         .taken
         .into_iter()
         .map(|index| (index, NodePlan::Starts))

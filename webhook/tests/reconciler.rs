@@ -14,7 +14,7 @@ use brupop_api::{
     State, Value,
 };
 use brupop_apply::apply;
-use brupop_core::decide::{self, Effect};
+use brupop_core::decide::{Effect, decide};
 use brupop_core::facts::{FleetFacts, NodeFacts, NodeView, PodFacts, TimeFacts};
 use brupop_webhook::verdict::{Change, ShadowRequest, verdict};
 use kube::Resource as _;
@@ -207,6 +207,8 @@ struct Tried {
 
 #[test]
 fn the_reconcilers_shadow_writes_are_allowed() {
+    // All of it can be read.
+    static NONE: BTreeMap<usize, String> = BTreeMap::new();
     let tried = RefCell::new(Tried::default());
     let config = Config {
         cases: 10_000,
@@ -231,9 +233,12 @@ fn the_reconcilers_shadow_writes_are_allowed() {
             .into_iter()
             .map(|slot| (NAME.to_owned(), slot))
             .collect();
-        let decision = decide::node(&fleet(&slots), &view(&odd, &old, marker.as_ref()));
-        let Some(Effect::Write(write) | Effect::Grant { grant: write, .. }) = decision.effect
-        else {
+        let (fleet, view) = (fleet(&slots), view(&odd, &old, marker.as_ref()));
+        let decisions = decide(&fleet, &[view], &NONE);
+        let effect = decisions.nodes[0]
+            .step
+            .and_then(|step| step.effect(&fleet, &view));
+        let Some(Effect::Write(write) | Effect::Grant { grant: write, .. }) = effect else {
             return Ok(());
         };
         let Object::ShadowSpec(_) = write.object else {

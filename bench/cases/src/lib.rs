@@ -14,7 +14,7 @@ pub mod review;
 
 use std::hint::black_box;
 
-use brupop_core::decide::{self, FleetDecision};
+use brupop_core::decide::{Decisions, Reason};
 use brupop_core::observe::{self, observe};
 use brupop_core::status::DesiredCondition;
 use brupop_webhook::metrics::Metrics;
@@ -52,9 +52,8 @@ pub enum Part {
 }
 
 /// The condition of each node.
-pub fn say_why(decided: &FleetDecision<'_>) -> Vec<DesiredCondition> {
-    let say =
-        |reason: &decide::Reason<'_>| DesiredCondition::progressing(reason, &reason.message(), "");
+pub fn say_why(decided: &Decisions<'_>) -> Vec<DesiredCondition> {
+    let say = |reason: &Reason<'_>| DesiredCondition::progressing(reason, &reason.message(), "");
     decided.nodes.iter().map(|node| say(&node.reason)).collect()
 }
 
@@ -71,10 +70,10 @@ pub fn pass(part: Part, pools: usize, drive: Driver<'_>) {
     let observed = observe(&cluster, &known, &pools, &policy, &LEADER, now);
     if part == Part::Decide {
         return drive(&mut || {
-            black_box(decide::fleet(black_box(&observed)));
+            black_box(black_box(&observed).decide());
         });
     }
-    let decided = decide::fleet(&observed);
+    let decided = observed.decide();
     drive(&mut || {
         black_box(say_why(black_box(&decided)));
     });

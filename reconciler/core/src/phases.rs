@@ -3,11 +3,11 @@
 
 use brupop_api::conditions::{ConditionStatus, UPDATE_AVAILABLE};
 use brupop_api::fleet::Slot;
-use brupop_api::{BottlerocketShadow, Object, State};
+use brupop_api::{BottlerocketShadow, State};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::{Cluster, Entry};
-use crate::decide::{Abort, Decision, Effect, Milestone, MonitorStep, NOT_RETURNED, Reason, Slots};
+use crate::decide::{Abort, Allocation, Deletion, NOT_RETURNED, Step};
 use crate::facts::{FleetFacts, NodeView};
 use crate::status::shadow_conditions;
 use crate::times;
@@ -67,12 +67,12 @@ pub fn results() -> impl Iterator<Item = &'static str> {
         .chain(failures)
 }
 
-/// What is over once this decision is carried out, if anything is; updates are over with their slots.
+/// Returns what is over once this step is taken, if anything is; updates are over with their slots.
 pub fn ended_by(
     cluster: &Cluster,
     fleet: &FleetFacts<'_>,
     view: &NodeView<'_>,
-    decision: &Decision<'_>,
+    step: Step<'_>,
 ) -> Option<Ended> {
     let (now, entry) = (
         times::read(Some(fleet.now))?,
@@ -81,8 +81,8 @@ pub fn ended_by(
     let spec = &entry.shadow()?.spec;
     let transition = || times::read(spec.state_transition_timestamp.as_deref());
     let slot_since = || times::read(view.slot(fleet)?.since.as_deref());
-    let (phase, since, until) = match (&decision.effect, decision.reason, decision.milestone) {
-        (Some(Effect::Write(_)), _, Some(Milestone::Started)) => {
+    let (phase, since, until) = match step {
+        Step::Stage(_) => {
             let known =
                 update_known_since(entry.shadow()?).and_then(|since| times::read(Some(since)))?;
             (
@@ -91,47 +91,45 @@ pub fn ended_by(
                 slot_since()?,
             )
         }
-        (Some(Effect::Write(write)), Reason::Draining(_), _)
-            if matches!(write.object, Object::Node(_)) && node_changed_since(entry).is_none() =>
-        {
+        Step::Exclude | Step::Cordon if node_changed_since(entry).is_none() => {
             (Phase::Staging, slot_since()?, now)
         }
         // A grant that was taken back and is given once more ends no drain that was not counted.
-        (Some(Effect::Grant { .. }), _, _) if spec.state == State::StagedAndPerformedUpdate => {
+        Step::Grant if spec.state == State::StagedAndPerformedUpdate => {
             (Phase::Draining, node_changed_since(entry)?, now)
         }
         // A host that rebooted by itself needed no grant, and nobody saw when it began.
-        (Some(Effect::Write(_)), Reason::Monitoring(MonitorStep::InService), _)
-            if spec.reboot_granted_boot_id.is_some() =>
-        {
+        Step::Monitor if spec.reboot_granted_boot_id.is_some() => {
             (Phase::Rebooting, transition()?, now)
         }
-        (
-            Some(Effect::Write(_)),
-            _,
-            Some(Milestone::Updated | Milestone::UpdatedWithoutWorkloads),
-        ) => (Phase::Soaking, transition()?, now),
-        (_, _, Some(Milestone::Removed)) => return Some(Ended::Removed),
+        Step::Finish { .. } => (Phase::Soaking, transition()?, now),
+        Step::DeleteShadow(Deletion::UpdatedNodeGone) => return Some(Ended::Removed),
         _ => return None,
     };
     Some(Ended::Phase(phase, lasted(since, until)))
 }
 
-/// That this decision ends an update although a workload has not come back; the pool is empty if none owns the node.
+/// Returns that this step ends an update although a workload has not come back; the pool is empty if none owns the node.
 pub fn without_workloads(
     fleet: &FleetFacts<'_>,
     view: &NodeView<'_>,
-    decision: &Decision<'_>,
+    step: Step<'_>,
 ) -> Option<Ended> {
     let pool = || fleet.pool_of(view).map_or("", |pool| pool.name).to_owned();
-    (decision.milestone == Some(Milestone::UpdatedWithoutWorkloads))
-        .then(|| Ended::WithoutWorkloads(pool()))
+    let without = Step::Finish {
+        workloads_back: false,
+    };
+    (step == without).then(|| Ended::WithoutWorkloads(pool()))
 }
 
 /// The updates that are over once these slots are given back.
-pub fn updates_of(fleet: &FleetFacts<'_>, views: &[NodeView<'_>], slots: &Slots<'_>) -> Vec<Ended> {
+pub fn updates_of(
+    fleet: &FleetFacts<'_>,
+    views: &[NodeView<'_>],
+    allocation: &Allocation<'_>,
+) -> Vec<Ended> {
     let now = times::read(Some(fleet.now));
-    let over = slots.freed.iter().filter_map(|&(name, index)| {
+    let over = allocation.freed.iter().filter_map(|&(name, index)| {
         let slot = fleet.slots.get(name)?;
         let result = result(slot, index.and_then(|index| views.get(index)));
         let since = times::read(slot.since.as_deref()).filter(|_| result == UPDATED);

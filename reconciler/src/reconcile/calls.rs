@@ -9,7 +9,7 @@ use kube::api::Preconditions;
 use serde_json::{Value, json};
 
 use brupop_core::cluster::Cluster;
-use brupop_core::decide::{Decision, Effect, Milestone, new_shadow};
+use brupop_core::decide::{Deletion, Effect, Reason, Step, new_shadow};
 use brupop_core::facts::{FleetFacts, NodeView, UnmanagedNode};
 use brupop_core::phases::{self, Ended};
 use brupop_core::status::EventText;
@@ -146,30 +146,29 @@ fn of_fleet(cluster: &Cluster) -> Vec<ObjectReference> {
         .collect()
 }
 
-/// The call for what was decided for one node; `None` for evictions, which are many, and for what was not read.
+/// The call for a step of one node; `None` for evictions, which are many, and for what was not read.
 pub(super) fn of(
     cluster: &Cluster,
     view: &NodeView<'_>,
-    decision: &Decision<'_>,
+    step: Step<'_>,
+    reason: &Reason<'_>,
     fleet: &FleetFacts<'_>,
 ) -> Option<Call> {
-    let effect = decision.effect.as_ref()?;
-    let object = match effect {
+    let effect = step.effect(fleet, view)?;
+    let object = match &effect {
         Effect::Write(write) => write.object,
         _ => Object::ShadowSpec(view.shadow_name),
     };
-    let operation = operation(cluster, view, effect, fleet).transpose()?;
-    let event = decision
-        .milestone
-        .and_then(|milestone| EventText::of_milestone(view, milestone));
-    let mut context = Context::of(cluster, view, decision.reason.as_str(), event);
-    if decision.milestone == Some(Milestone::Removed) {
+    let operation = operation(cluster, view, &effect, fleet).transpose()?;
+    let event = EventText::of_step(view, step);
+    let mut context = Context::of(cluster, view, reason.as_str(), event);
+    if step == Step::DeleteShadow(Deletion::UpdatedNodeGone) {
         // Nobody looks at the Events of objects that are gone.
         context.objects = of_fleet(cluster);
     }
-    let ended = phases::ended_by(cluster, fleet, view, decision).into_iter();
+    let ended = phases::ended_by(cluster, fleet, view, step).into_iter();
     context.ended = ended
-        .chain(phases::without_workloads(fleet, view, decision))
+        .chain(phases::without_workloads(fleet, view, step))
         .collect();
     Some(Call::about(cluster, object.owned(), operation, context))
 }
@@ -273,13 +272,12 @@ mod tests {
     use super::*;
     use brupop_api::facts::ShadowFacts;
     use brupop_api::{BottlerocketShadow, Field};
-    use brupop_core::decide::Reason;
     use brupop_core::facts::NodeFacts;
 
     const NOW: &str = "2026-11-21T04:00:00Z";
 
     /// What is asked for an effect on the node, with this shadow or none.
-    fn call(shadow: Option<Value>, effect: Effect<'_>) -> Option<Result<Operation, Misfit>> {
+    fn call(shadow: Option<Value>, effect: &Effect<'_>) -> Option<Result<Operation, Misfit>> {
         let mut cluster = Cluster::default();
         if let Some(shadow) = shadow {
             cluster.entry("brs-n").shadow = Some(Arc::new(serde_json::from_value(shadow).unwrap()));
@@ -295,12 +293,7 @@ mod tests {
             ledger_term: Some(7),
             ..FleetFacts::EXAMPLE
         };
-        let decision = Decision {
-            effect: Some(effect),
-            reason: Reason::NotLabelled,
-            milestone: None,
-        };
-        of(&cluster, &view, &decision, &fleet).map(|call| call.operation)
+        operation(&cluster, &view, effect, &fleet).transpose()
     }
 
     fn shadow(metadata: &Value) -> Value {
@@ -314,9 +307,9 @@ mod tests {
 
     #[test]
     fn a_shadow_is_deleted_only_as_read() {
-        let delete = || Effect::DeleteShadow { uid: "u" };
+        let delete = Effect::DeleteShadow { uid: "u" };
         let Some(Ok(Operation::Delete(preconditions))) =
-            call(Some(shadow(&json!({"resourceVersion": "41"}))), delete())
+            call(Some(shadow(&json!({"resourceVersion": "41"}))), &delete)
         else {
             panic!("it is deleted")
         };
@@ -325,7 +318,7 @@ mod tests {
             json!({"uid": "u", "resourceVersion": "41"})
         );
         assert!(
-            call(Some(shadow(&json!({}))), delete()).is_none(),
+            call(Some(shadow(&json!({}))), &delete).is_none(),
             "not without its version"
         );
     }
@@ -338,16 +331,16 @@ mod tests {
             tests: vec![],
             sets: vec![(field, brupop_api::Value::Number(1))],
         };
-        let fits = call(shadow.clone(), Effect::Write(write(Field::SpecAttempt)));
+        let fits = call(shadow.clone(), &Effect::Write(write(Field::SpecAttempt)));
         assert!(matches!(fits, Some(Ok(Operation::Patch(_)))), "{fits:?}");
-        let mistaken = call(shadow, Effect::Write(write(Field::StatusAttempt)));
+        let mistaken = call(shadow, &Effect::Write(write(Field::StatusAttempt)));
         assert!(matches!(mistaken, Some(Err(_))), "{mistaken:?}");
     }
 
     #[test]
     fn a_new_shadow_says_since_when_it_waits() {
         let Some(Ok(Operation::Create(shadow))) =
-            call(None, Effect::CreateShadow { attempt: Some(3) })
+            call(None, &Effect::CreateShadow { attempt: Some(3) })
         else {
             panic!("it is created")
         };

@@ -1,7 +1,7 @@
 //! Carries out what was decided for a node: makes its write, or removes its pods.
 
 use brupop_api::{Object, names};
-use brupop_core::decide::{Decision, Effect, Reason};
+use brupop_core::decide::{Decision, Step};
 use brupop_core::drain::DrainPlan;
 use brupop_core::facts::NodeView;
 
@@ -38,19 +38,15 @@ impl Reconciler {
             ..
         } = *pass;
         let name = view.shadow_name;
-        let Some(effect) = &decision.effect else {
+        let Some(step) = decision.step else {
             return;
         };
         let plan = known.drain(name);
-        if plan.is_none() && waits_for_pods(decision) {
-            // The watch of its pods will wake the loop.
-            return;
-        }
-        match (effect, plan) {
-            (Effect::Evict, Some(plan)) => {
+        match (step, plan) {
+            (Step::Evict, Some(plan)) => {
                 return self.remove_pods(plan, Removal::Evict, &mut pass.wake);
             }
-            (Effect::Delete, Some(plan)) => {
+            (Step::DeletePods, Some(plan)) => {
                 // The operator's own pods are evicted even now: if their budget forbids it, they are needed.
                 let removal = if plan.evict_operator_pods {
                     Removal::Evict
@@ -59,7 +55,9 @@ impl Reconciler {
                 };
                 return self.remove_pods(&plan.clone().forced(), removal, &mut pass.wake);
             }
-            (Effect::Evict | Effect::Delete, None) => return,
+            (Step::Evict | Step::DeletePods, None) => return,
+            // The watch of its pods will wake the loop.
+            (step, None) if step.empties() => return,
             _ => {}
         }
         if !self.is_node_ready(pass, name)
@@ -67,7 +65,7 @@ impl Reconciler {
         {
             return;
         }
-        if let Some(mut call) = calls::of(cluster, view, decision, &observed.fleet) {
+        if let Some(mut call) = calls::of(cluster, view, step, &decision.reason, &observed.fleet) {
             if let Some(event) = &mut call.context.event
                 && let Some(more) = self.detail(pass, view, &decision.reason)
             {
@@ -104,23 +102,10 @@ impl Reconciler {
     }
 }
 
-/// Does this decision have to wait until the node's pods are known? So do changes of the Node that empty it. Taking
-/// back a grant does not wait: while a grant stands, nobody watches the pods.
-fn waits_for_pods(decision: &Decision<'_>) -> bool {
-    let of_node = match &decision.effect {
-        Some(Effect::Write(write)) => matches!(write.object, Object::Node(_)),
-        Some(Effect::Grant { .. }) => true,
-        _ => false,
-    };
-    of_node && matches!(decision.reason, Reason::Draining(_))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::process::tests::{holds_up, reconciler};
-    use brupop_api::Write;
-    use brupop_core::decide::{DrainStep, MonitorStep};
     use brupop_core::drain::PodKey;
     use tokio::sync::{mpsc::unbounded_channel, watch};
 
@@ -141,44 +126,5 @@ mod tests {
         reconciler.remove_pods(&plan, Removal::Evict, &mut Wake::default());
         let (_, answer) = reconciler.evicting.join_next().await.unwrap().unwrap();
         assert_eq!((answer.as_str(), writes.try_recv().ok()), ("failed", None));
-    }
-
-    #[test]
-    fn only_emptying_waits_until_pods_are_known() {
-        let write = |object| Write {
-            object,
-            tests: vec![],
-            sets: vec![],
-        };
-        let (node, shadow) = (
-            || write(Object::Node("n")),
-            || write(Object::ShadowSpec("brs-n")),
-        );
-        let drains = Reason::Draining(DrainStep::Cordons);
-        for (effect, reason, waits) in [
-            (Effect::Write(node()), drains, true),
-            (
-                Effect::Write(node()),
-                Reason::Monitoring(MonitorStep::Returns),
-                false,
-            ),
-            (Effect::Write(shadow()), drains, false),
-            (
-                Effect::Grant {
-                    confirm: node(),
-                    grant: shadow(),
-                },
-                drains,
-                true,
-            ),
-            (Effect::Evict, drains, false),
-        ] {
-            let decision = Decision {
-                effect: Some(effect),
-                reason,
-                milestone: None,
-            };
-            assert_eq!(waits_for_pods(&decision), waits, "{decision:?}");
-        }
     }
 }

@@ -18,7 +18,7 @@ use crate::metrics::LastPass;
 use crate::operation::Operation;
 use crate::watches::LOOK_AGAIN;
 use brupop_core::cluster::Cluster;
-use brupop_core::decide::{self, FleetDecision, Reason, Slots};
+use brupop_core::decide::{self, Allocation, Decisions, Reason};
 use brupop_core::facts::Observed;
 use brupop_core::known::Known;
 use brupop_core::observe::{Leader, Now, observe, pools_at};
@@ -281,14 +281,14 @@ impl Reconciler {
             too_long,
             ..
         } = pass.observed;
-        let FleetDecision { slots, nodes } = decide::fleet(pass.observed);
-        if let Some(write) = &slots.write {
-            let event = EventText::of_halts(&slots.halted);
+        let Decisions { allocation, nodes } = pass.observed.decide();
+        if let Some(write) = &allocation.write {
+            let event = EventText::of_halts(&allocation.halted);
             let mut call = calls::ledger(pass.cluster, write, event);
-            call.context.ended = phases::updates_of(fleet, views, &slots);
+            call.context.ended = phases::updates_of(fleet, views, &allocation);
             self.send(pass, call);
         }
-        self.preflight(pass, &slots);
+        self.preflight(pass, &allocation);
         let mut last_pass = LastPass {
             at: pass.now,
             limit: fleet.total_limit(),
@@ -356,8 +356,8 @@ impl Reconciler {
 
     /// Has the pods watched of nodes that are next, and of those that get a slot now. The watches begin with the next
     /// pass.
-    fn preflight(&mut self, pass: &Pass<'_>, slots: &Slots<'_>) {
-        let next = slots.preflight.iter().chain(&slots.taken);
+    fn preflight(&mut self, pass: &Pass<'_>, allocation: &Allocation<'_>) {
+        let next = allocation.preflight.iter().chain(&allocation.taken);
         let names = next.map(|&index| pass.observed.views[index].shadow_name.to_owned());
         if self.leading.drainer.preflight(names.collect()) {
             self.watches.changed.notify_one();

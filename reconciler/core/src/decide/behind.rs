@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use semver::Version;
 
-use super::{Decision, Missing, Reason};
+use super::Missing;
 use crate::facts::{FleetFacts, NodeView};
 
 /// What the opted-in nodes of one variant run and choose.
@@ -19,74 +19,59 @@ struct Variant<'a> {
     chosen: Vec<Version>,
 }
 
-/// Names, with each node of which nothing else is said than that its host knows of no update, the version that it lacks.
-pub(super) fn name_missing<'a>(
-    fleet: &FleetFacts<'a>,
-    views: &[NodeView<'a>],
-    decisions: &mut [Decision<'a>],
-) {
-    if decisions
-        .iter()
-        .all(|decision| decision.reason != Reason::NoUpdate)
-    {
-        return;
-    }
-    let variants = variants(views);
-    for (decision, view) in decisions.iter_mut().zip(views) {
-        if decision.reason == Reason::NoUpdate
-            && let Some(missing) = missing(fleet, view, &variants)
-        {
-            decision.reason = Reason::NotOffered(missing);
-        }
-    }
-}
+/// What the opted-in nodes of each variant run and choose.
+pub(super) struct Offers<'a>(BTreeMap<&'a str, Variant<'a>>);
 
-fn variants<'a>(views: &[NodeView<'a>]) -> BTreeMap<&'a str, Variant<'a>> {
-    let mut variants = BTreeMap::<_, Variant<'_>>::new();
-    for view in views {
-        let Some(node) = view.node.filter(|node| node.labelled) else {
-            continue;
-        };
-        let variant = variants.entry(node.variant).or_default();
-        if let Some((text, runs)) = node
-            .version
-            .and_then(|text| Some((text, Version::parse(text).ok()?)))
-        {
-            variant.run_by.entry(runs).or_insert((text, node.name));
+impl<'a> Offers<'a> {
+    pub(super) fn of(views: &[NodeView<'a>]) -> Self {
+        let mut variants = BTreeMap::<_, Variant<'_>>::new();
+        for view in views {
+            let Some(node) = view.node.filter(|node| node.labelled) else {
+                continue;
+            };
+            let variant = variants.entry(node.variant).or_default();
+            if let Some((text, runs)) = node
+                .version
+                .and_then(|text| Some((text, Version::parse(text).ok()?)))
+            {
+                variant.run_by.entry(runs).or_insert((text, node.name));
+            }
+            let chosen = view.shadow.and_then(|shadow| shadow.update());
+            variant
+                .chosen
+                .extend(chosen.and_then(|chosen| Version::parse(chosen).ok()));
         }
-        let chosen = view.shadow.and_then(|shadow| shadow.update());
-        variant
-            .chosen
-            .extend(chosen.and_then(|chosen| Version::parse(chosen).ok()));
+        for variant in variants.values_mut() {
+            variant.chosen.sort_unstable();
+        }
+        Self(variants)
     }
-    for variant in variants.values_mut() {
-        variant.chosen.sort_unstable();
-    }
-    variants
-}
 
-/// The version that this node, whose host names no update, should have been offered.
-fn missing<'a>(
-    fleet: &FleetFacts<'a>,
-    view: &NodeView<'a>,
-    variants: &BTreeMap<&'a str, Variant<'a>>,
-) -> Option<Missing<'a>> {
-    let node = view.node?;
-    let runs = Version::parse(node.version?).ok()?;
-    let variant = variants.get(&node.variant)?;
-    let rules = fleet.pool_of(view).and_then(|pool| pool.rules);
-    // A release that was withdrawn: two hosts choose an older one in its place.
-    let is_withdrawn =
-        |version: &Version| variant.chosen.get(1).is_some_and(|chosen| chosen < version);
-    let is_halted = |text: &str| fleet.is_halted_for(view, text);
-    let mut newer = variant
-        .run_by
-        .iter()
-        .rev()
-        .take_while(|(version, _)| **version > runs);
-    let newest = newer.find(|(version, (text, _))| {
-        !is_withdrawn(version) && !is_halted(text) && rules.is_none_or(|rules| rules.allow(text))
-    });
-    let newest = newest.map(|(_, (version, node))| Missing::RunBy { version, node });
-    newest.or_else(|| rules?.asks_for_more_than(&runs).then_some(Missing::AtLeast))
+    /// Returns the version that this node, whose host names no update, should have been offered.
+    pub(super) fn missing(
+        &self,
+        fleet: &FleetFacts<'a>,
+        view: &NodeView<'a>,
+    ) -> Option<Missing<'a>> {
+        let node = view.node?;
+        let runs = Version::parse(node.version?).ok()?;
+        let variant = self.0.get(&node.variant)?;
+        let rules = fleet.pool_of(view).and_then(|pool| pool.rules);
+        // A release that was withdrawn: two hosts choose an older one in its place.
+        let is_withdrawn =
+            |version: &Version| variant.chosen.get(1).is_some_and(|chosen| chosen < version);
+        let is_halted = |text: &str| fleet.is_halted_for(view, text);
+        let mut newer = variant
+            .run_by
+            .iter()
+            .rev()
+            .take_while(|(version, _)| **version > runs);
+        let newest = newer.find(|(version, (text, _))| {
+            !is_withdrawn(version)
+                && !is_halted(text)
+                && rules.is_none_or(|rules| rules.allow(text))
+        });
+        let newest = newest.map(|(_, (version, node))| Missing::RunBy { version, node });
+        newest.or_else(|| rules?.asks_for_more_than(&runs).then_some(Missing::AtLeast))
+    }
 }

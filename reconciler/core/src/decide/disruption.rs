@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 use brupop_api::fleet::Slot;
 use brupop_api::{Marker, State};
 
-use super::room::Place;
-use super::slots::version_for;
-use super::{Decision, Effect, OtherOperator, Reason, writes};
+use super::allocate::version_for;
+use super::capacity::Place;
+use super::step::{Assessment, Step};
+use super::{OtherOperator, Reason};
 use crate::facts::{FleetFacts, NodeView};
 use crate::window::Starts;
 
@@ -25,19 +26,19 @@ impl<'a> Waiting<'a> {
         Self(BTreeSet::new())
     }
 
-    /// Of these views with their slots, by what was decided for each.
+    /// Of these views with their slots, by why each waits.
     pub(super) fn of<'s>(
         views: &[NodeView<'a>],
         held: impl Iterator<Item = Option<&'s Slot>>,
-        nodes: &[Decision<'_>],
+        assessments: &[Assessment<'_>],
     ) -> Self {
         // Most of the time no node is kept.
         if !views.iter().any(is_kept) {
             return Self::none();
         }
-        let waiting = views.iter().zip(held).zip(nodes);
+        let waiting = views.iter().zip(held).zip(assessments);
         let waiting =
-            waiting.filter(|((_, slot), decision)| slot.is_some() || waits(&decision.reason));
+            waiting.filter(|((_, slot), assessment)| slot.is_some() || waits(&assessment.reason));
         Self(
             waiting
                 .filter_map(|((view, _), _)| pool_and_version(view))
@@ -52,33 +53,26 @@ impl<'a> Waiting<'a> {
     }
 }
 
-/// Gives the node's annotations back once no other node needs the node any more, or something else comes first: a pause, a
-/// halt, or somebody who would replace a node that does not come back. Any other step of the node goes first.
+/// Returns the step that gives the node's annotations back, once no other node needs the node any more, or something else comes
+/// first: a pause, a halt, or somebody who would replace a node that does not come back. Any other step of the node goes first.
 pub(super) fn release<'a>(
     fleet: &FleetFacts<'a>,
     view: &NodeView<'a>,
     slot: Option<&Slot>,
     waiting: &Waiting<'a>,
-    decision: &mut Decision<'a>,
-) {
-    let Some((node, marker)) = view.node.and_then(|node| Some((node, node.marker?))) else {
-        return;
-    };
+) -> Option<Step<'a>> {
+    if fleet.ledger_term != Some(fleet.term) || !is_kept(view) {
+        return None;
+    }
     let in_use = || slot.is_some() || (waiting.needs(view) && !view.time.kept_for_long);
-    let waits = decision.effect.is_none() && decision.reason != Reason::NotLeading;
-    if !waits || !marker.is_kept() || (!must_go(fleet, view) && in_use()) {
-        return;
+    if !must_go(fleet, view) && in_use() {
+        return None;
     }
     // Until its update is over, the owners that the marker names are watched.
     let is_over = view
         .shadow
         .is_none_or(|shadow| shadow.spec.state == State::Idle);
-    let write = if is_over {
-        writes::undo(&node, marker)
-    } else {
-        writes::release_to_autoscalers(&node, marker)
-    };
-    decision.effect = Some(Effect::Write(write));
+    Some(if is_over { Step::Undo } else { Step::Release })
 }
 
 /// Do the annotations go, even if another node needs the node?

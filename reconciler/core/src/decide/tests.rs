@@ -32,14 +32,62 @@ mod versions;
 mod world;
 mod zones;
 
+use std::collections::BTreeMap;
+
 use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::shadow::LastFailure;
 use brupop_api::{Field, Marker, State, Value, Write};
 
-use super::{Decision, Effect};
+use super::assess::assess;
+use super::disruption::{Waiting, release};
+use super::{Allocation, Decision, Effect, Reason, Step};
+use crate::facts::{FleetFacts, NodeView};
+
+/// What is decided for a node, and what is asked of the API server for it.
+#[derive(Clone, Debug, PartialEq)]
+struct Decided<'a> {
+    step: Option<Step<'a>>,
+    effect: Option<Effect<'a>>,
+    reason: Reason<'a>,
+}
+
+/// Decides for a node of which no other node knows.
+fn decide<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Decided<'a> {
+    let slot = view.slot(fleet);
+    let it = assess(fleet, view, slot);
+    let step = it
+        .step
+        .or_else(|| release(fleet, view, slot, &Waiting::none()));
+    Decided::of(
+        fleet,
+        view,
+        Decision {
+            step,
+            reason: it.reason,
+        },
+    )
+}
+
+impl<'a> Decided<'a> {
+    fn of(fleet: &FleetFacts<'a>, view: &NodeView<'a>, decision: Decision<'a>) -> Self {
+        let Decision { step, reason } = decision;
+        let effect = step.map(|step| step.effect(fleet, view).expect("its objects are there"));
+        Self {
+            step,
+            effect,
+            reason,
+        }
+    }
+}
+
+/// What becomes of the slots, if all nodes can be read.
+fn allocate<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Allocation<'a> {
+    static NONE: BTreeMap<usize, String> = BTreeMap::new();
+    super::decide(fleet, views, &NONE).allocation
+}
 
 /// The write of a decision.
-fn write<'d, 'a>(decision: &'d Decision<'a>) -> &'d Write<'a> {
+fn write<'d, 'a>(decision: &'d Decided<'a>) -> &'d Write<'a> {
     match &decision.effect {
         Some(Effect::Write(write) | Effect::Grant { grant: write, .. }) => write,
         other => panic!("no write but {other:?}, because {:?}", decision.reason),
@@ -56,7 +104,7 @@ fn sets<'a>(write: &Write<'a>, field: Field<'_>) -> Option<Value<'a>> {
 }
 
 /// The state that a decision moves the spec to.
-fn next_state(decision: &Decision<'_>) -> Option<State> {
+fn next_state(decision: &Decided<'_>) -> Option<State> {
     match sets(write(decision), Field::SpecState) {
         Some(Value::State(state)) => Some(state),
         _ => None,
@@ -65,7 +113,7 @@ fn next_state(decision: &Decision<'_>) -> Option<State> {
 
 /// The marker that a decision writes.
 #[track_caller]
-fn marker_of(decision: &Decision<'_>) -> Marker {
+fn marker_of(decision: &Decided<'_>) -> Marker {
     let Some(Value::Marker(marker)) = sets(write(decision), Field::Marker) else {
         panic!("no marker: {decision:?}")
     };
@@ -73,7 +121,7 @@ fn marker_of(decision: &Decision<'_>) -> Marker {
 }
 
 /// The failures that a decision notes.
-fn failures_of(decision: &Decision<'_>) -> Option<LastFailure> {
+fn failures_of(decision: &Decided<'_>) -> Option<LastFailure> {
     match sets(write(decision), Field::SpecLastFailure) {
         Some(Value::LastFailure(failures)) => Some(failures),
         _ => None,

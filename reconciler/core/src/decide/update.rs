@@ -1,12 +1,12 @@
 //! A node in mid-update: staged, rebooted, monitored; or given up.
 
+use brupop_api::facts::ShadowFacts;
 use brupop_api::{Marker, Problem, State};
 
-use super::boot::{Boot, boot};
-use super::{
-    Abort, Case, Decision, DrainStep, Effect, Milestone, MonitorStep, Reason, RebootStep, Silence,
-    StagingStep, Turn, pool, writes,
-};
+use super::eligibility::well;
+use super::step::{Assessment, Case, Step};
+use super::{Abort, DrainStep, MonitorStep, Reason, RebootStep, Silence, StagingStep, Turn};
+use crate::facts::NodeFacts;
 use crate::workloads::Evicted;
 
 /// How a host is that should have rebooted.
@@ -14,32 +14,9 @@ const NOT_BACK: &str = "has not come back from its reboot in time";
 const STAYED: &str =
     "was asked to reboot, has not done so in time, and its agent still reports from the same boot";
 
-/// Why a host may have come back with another version.
-const DEACTIVATED: &str = "before its reboot its agent had said that the update was not what it would boot next, so somebody may \
-                           have deactivated it";
-
 impl<'a> Case<'_, 'a> {
     fn boot(self) -> Boot {
         boot(self.node, self.shadow)
-    }
-
-    pub(super) fn abort(self, why: Abort) -> Decision<'a> {
-        let pods = &self.view.pods;
-        let failed_on = match why {
-            Abort::DrainBlocked | Abort::DrainTimedOut => {
-                pods.held_up_by.or(pods.undrainable).or(pods.blocked)
-            }
-            Abort::PodsComeBack => pods.needed,
-            Abort::StepFailed => self.shadow.status.message,
-            Abort::NodeChangesDenied => self.view.denied,
-            // It counts all the same: no word of an agent may hide a bad release.
-            Abort::FellBack => {
-                (self.shadow.status.problem == Some(Problem::NotNextToBoot)).then_some(DEACTIVATED)
-            }
-            _ => None,
-        };
-        let write = writes::abort(self.fleet, self.shadow, why, failed_on);
-        Decision::write(write, Reason::Aborting(why)).reaching(Milestone::Aborted(why))
     }
 
     /// Why to give the update up, if there is a reason. Ask this only while no reboot is under way: before the agent
@@ -84,19 +61,15 @@ impl<'a> Case<'_, 'a> {
 
     /// Undoes our changes on a node whose shadow the API server lets nobody change, so that the update can be neither granted
     /// nor given up. Once its marker has said *drained*, a grant may be on its way, and nothing but the shadow's write stops it.
-    fn back_without_shadow(self) -> Option<Decision<'a>> {
+    fn back_without_shadow(self) -> Option<Assessment<'a>> {
         let Self { node, view, .. } = self;
         let why = view
             .shadow_denied
             .filter(|_| node.ready && self.is_before_grant())?;
         let ungranted = |marker: &Marker| marker.drained_at.is_none() && !marker.was_drained;
-        let marker = node
-            .marker
+        node.marker
             .filter(|marker| marker.holds_changes() && ungranted(marker))?;
-        Some(Decision::write(
-            writes::undo(node, marker),
-            Reason::NodeChangesDenied(why),
-        ))
+        Some(Assessment::take(Step::Undo, Reason::NodeChangesDenied(why)))
     }
 
     /// Is the version halted? Then the update is given up, as long as the host does not run it.
@@ -108,13 +81,8 @@ impl<'a> Case<'_, 'a> {
     }
 
     /// Wanted: the host has downloaded the image and boots it next. Then the node is emptied, and the reboot granted.
-    pub(super) fn staged(self) -> Decision<'a> {
-        let Self {
-            fleet,
-            node,
-            shadow,
-            ..
-        } = self;
+    pub(super) fn staged(self) -> Assessment<'a> {
+        let Self { node, shadow, .. } = self;
         let version = shadow.spec.version.unwrap_or("");
         let boot = self.boot();
         if boot != Boot::Same
@@ -124,13 +92,15 @@ impl<'a> Case<'_, 'a> {
         }
         match boot {
             Boot::IntoUpdate => {
-                return Decision::write(
-                    writes::skip_reboot(fleet, shadow),
+                return Assessment::take(
+                    Step::SkipReboot,
                     Reason::Monitoring(MonitorStep::Returns),
                 );
             }
-            Boot::IntoOther if shadow.reached() => return self.abort(Abort::FellBack),
-            Boot::IntoOther | Boot::IntoUnknown => return self.abort(Abort::RebootedByItself),
+            Boot::IntoOther if shadow.reached() => return Assessment::abort(Abort::FellBack),
+            Boot::IntoOther | Boot::IntoUnknown => {
+                return Assessment::abort(Abort::RebootedByItself);
+            }
             Boot::Same => {}
         }
         if let Some(undo) = self.back_without_shadow() {
@@ -143,61 +113,56 @@ impl<'a> Case<'_, 'a> {
             self.given_up()
         };
         if let Some(why) = stop.or_else(|| self.halted()) {
-            return self.abort(why);
+            return Assessment::abort(why);
         }
         if !reached {
             let echoed = shadow.status.attempt == shadow.spec.attempt;
             if echoed && shadow.status.target_version != shadow.spec.version {
-                return self.abort(Abort::OtherTarget);
+                return Assessment::abort(Abort::OtherTarget);
             }
             let waits = match (node.agent_ready, echoed) {
                 (false, _) => Reason::AgentSilent(Silence::NoPod),
                 (true, false) => Reason::Staging(StagingStep::Begins(version)),
                 (true, true) => Reason::Staging(StagingStep::Downloads(version)),
             };
-            return Decision::wait(Reason::of_status(&shadow.status).unwrap_or(waits));
+            return Assessment::wait(Reason::of_status(&shadow.status).unwrap_or(waits));
         }
         let decision = self.empty_then_grant();
         if self.view.time.step_overdue && stands_still(&decision) {
-            return self.abort(Abort::DeadlineExceeded);
+            return Assessment::abort(Abort::DeadlineExceeded);
         }
         decision
     }
 
     /// Undoes our changes on the node, if there are any and the node is Ready. A host in another boot gets this before
     /// anything else, because it needs neither the agent nor the webhook.
-    fn back_into_service(self) -> Option<Decision<'a>> {
+    fn back_into_service(self) -> Option<Assessment<'a>> {
         let node = self.node;
-        let marker = node
-            .marker
+        node.marker
             .filter(|marker| node.ready && marker.holds_changes())?;
-        // It is empty, which is what autoscalers remove, and the pods of the next node go there. One that was empty before is
-        // theirs.
-        let kept = marker.emptied && node.version == self.shadow.spec.version;
-        let undo = writes::undo_and_keep_owners(self.fleet, node, marker, kept);
-        Some(Decision::write(
-            undo,
+        Some(Assessment::take(
+            Step::PutBack,
             Reason::Monitoring(MonitorStep::Returns),
         ))
     }
 
-    fn empty_then_grant(self) -> Decision<'a> {
+    fn empty_then_grant(self) -> Assessment<'a> {
         let Self {
-            fleet,
             view,
             node,
             shadow,
             slot,
+            ..
         } = self;
         if slot.is_none_or(|slot| Some(slot.attempt) != shadow.spec.attempt) {
-            return Decision::wait(Reason::LimitReached(Turn::NoSlot));
+            return Assessment::wait(Reason::LimitReached(Turn::NoSlot));
         }
         if !node.ready {
-            return Decision::wait(Reason::NodeNotReady);
+            return Assessment::wait(Reason::NodeNotReady);
         }
         if !node.agent_ready && view.time.step_overdue {
             // Nobody would claim the reboot.
-            return Decision::wait(Reason::AgentSilent(Silence::NoPod));
+            return Assessment::wait(Reason::AgentSilent(Silence::NoPod));
         }
         if let Some(step) = self.next_drain_step() {
             return step;
@@ -207,20 +172,13 @@ impl<'a> Case<'_, 'a> {
             && node.marker.is_some_and(|marker| marker.evicted_claims)
             && !view.time.volumes_overdue
         {
-            return Decision::wait(Reason::Draining(DrainStep::DetachesVolumes));
+            return Assessment::wait(Reason::Draining(DrainStep::DetachesVolumes));
         }
-        let (confirm, grant) = (
-            writes::drained(fleet, node),
-            writes::grant(fleet, shadow, node),
-        );
-        Decision::carry_out(
-            Effect::Grant { confirm, grant },
-            Reason::Draining(DrainStep::Evicts),
-        )
+        Assessment::take(Step::Grant, Reason::Draining(DrainStep::Evicts))
     }
 
     /// Wanted: another boot, with the new version. Everything here rests on the Node, its marker and the agent's claim.
-    pub(super) fn rebooted(self) -> Decision<'a> {
+    pub(super) fn rebooted(self) -> Assessment<'a> {
         let Self { node, .. } = self;
         let boot = self.boot();
         if boot == Boot::Same {
@@ -233,39 +191,31 @@ impl<'a> Case<'_, 'a> {
             return undo;
         }
         match boot {
-            Boot::IntoOther => self.abort(Abort::FellBack),
-            Boot::IntoUnknown => self.abort(Abort::NotBottlerocket),
+            Boot::IntoOther => Assessment::abort(Abort::FellBack),
+            Boot::IntoUnknown => Assessment::abort(Abort::NotBottlerocket),
             Boot::Same | Boot::IntoUpdate => self.watch_it(),
         }
     }
 
     /// The node is in service with the new version: monitor it, once its agent has reported the reboot, too. A silent
     /// agent does not keep the slot for ever.
-    fn watch_it(self) -> Decision<'a> {
-        let Self {
-            fleet,
-            node,
-            shadow,
-            ..
-        } = self;
+    fn watch_it(self) -> Assessment<'a> {
+        let Self { node, shadow, .. } = self;
         if shadow.reached() {
-            return Decision::write(
-                writes::monitor(fleet, shadow),
-                Reason::Monitoring(MonitorStep::InService),
-            );
+            return Assessment::take(Step::Monitor, Reason::Monitoring(MonitorStep::InService));
         }
         // An agent that is not there yet may have said it before the reboot.
         let told = Reason::against_report(&shadow.status).filter(|_| node.agent_ready);
         match self.given_up() {
             Some(Abort::NodePaused) | None => {
-                Decision::wait(told.unwrap_or(Reason::AgentSilent(Silence::NoReport)))
+                Assessment::wait(told.unwrap_or(Reason::AgentSilent(Silence::NoReport)))
             }
-            Some(why) => self.abort(why),
+            Some(why) => Assessment::abort(why),
         }
     }
 
     /// The host reboots. If it does not come back, only a person can help.
-    fn await_return(self) -> Decision<'a> {
+    fn await_return(self) -> Assessment<'a> {
         let Self {
             view, node, shadow, ..
         } = self;
@@ -274,7 +224,7 @@ impl<'a> Case<'_, 'a> {
         // A host that goes down answers nothing, either.
         let wrong = wrong.filter(|wrong| !matches!(wrong, Reason::HostUnreachable(_)));
         if !view.time.step_overdue {
-            return Decision::wait(wrong.unwrap_or(Reason::Rebooting(RebootStep::Claimed)));
+            return Assessment::wait(wrong.unwrap_or(Reason::Rebooting(RebootStep::Claimed)));
         }
         let overdue = wrong.unwrap_or(Reason::RebootOverdue(if in_same_boot {
             STAYED
@@ -283,18 +233,13 @@ impl<'a> Case<'_, 'a> {
         }));
         // Who repairs nodes by replacing them may do so from now on.
         match node.marker.filter(|marker| marker.keeps_autoscalers_away()) {
-            Some(marker) => Decision::write(writes::release_to_autoscalers(node, marker), overdue),
-            None => Decision::wait(overdue),
+            Some(_) => Assessment::take(Step::Release, overdue),
+            None => Assessment::wait(overdue),
         }
     }
 
-    fn before_reboot(self) -> Decision<'a> {
-        let Self {
-            fleet,
-            node,
-            shadow,
-            ..
-        } = self;
+    fn before_reboot(self) -> Assessment<'a> {
+        let Self { node, shadow, .. } = self;
         if shadow.status.reboot_claimed_boot_id == Some(node.boot_id) {
             return self.await_return();
         }
@@ -302,7 +247,7 @@ impl<'a> Case<'_, 'a> {
             return undo;
         }
         if let Some(why) = self.given_up().or_else(|| self.halted()) {
-            return self.abort(why);
+            return Assessment::abort(why);
         }
         if shadow.spec.reboot_granted_boot_id.is_none() {
             // The grant was taken back.
@@ -312,18 +257,15 @@ impl<'a> Case<'_, 'a> {
             .marker
             .is_some_and(|marker| marker.drained_at.is_some());
         if !drained || !node.unschedulable {
-            return Decision::write(
-                writes::withdraw_grant(fleet, shadow),
-                Reason::Draining(DrainStep::Evicts),
-            );
+            return Assessment::take(Step::WithdrawGrant, Reason::Draining(DrainStep::Evicts));
         }
-        Decision::wait(
+        Assessment::wait(
             Reason::of_status(&shadow.status).unwrap_or(Reason::Rebooting(RebootStep::Granted)),
         )
     }
 
     /// Wanted: the node in service for a while with the new version.
-    pub(super) fn monitoring(self) -> Decision<'a> {
+    pub(super) fn monitoring(self) -> Assessment<'a> {
         let Self {
             fleet,
             view,
@@ -334,12 +276,12 @@ impl<'a> Case<'_, 'a> {
         if !node.ready {
             // It was in service; whether it comes back is no longer a matter of this step alone.
             if view.time.step_overdue {
-                return self.abort(Abort::NotReady);
+                return Assessment::abort(Abort::NotReady);
             }
-            return Decision::wait(Reason::NodeNotReady);
+            return Assessment::wait(Reason::NodeNotReady);
         }
         if node.version != shadow.spec.version {
-            return self.abort(if node.version.is_none() {
+            return Assessment::abort(if node.version.is_none() {
                 Abort::NotBottlerocket
             } else {
                 Abort::FellBack
@@ -349,44 +291,75 @@ impl<'a> Case<'_, 'a> {
             return undo;
         }
         if shadow.reached() && view.time.verified && node.labelled {
-            let (waits, milestone) = match view.evicted {
-                Evicted::Back => (None, Milestone::Updated),
-                Evicted::Unknown => (
-                    Some(Reason::Monitoring(MonitorStep::InService)),
-                    Milestone::Updated,
-                ),
-                Evicted::Missing(owner) => (
-                    Some(Reason::WorkloadsUnavailable(owner)),
-                    Milestone::UpdatedWithoutWorkloads,
-                ),
+            let waits = match view.evicted {
+                Evicted::Back => None,
+                Evicted::Unknown => Some(Reason::Monitoring(MonitorStep::InService)),
+                Evicted::Missing(owner) => Some(Reason::WorkloadsUnavailable(owner)),
             };
-            let closed = pool::well(fleet, view).err();
-            return match waits.filter(|_| !view.time.workloads_overdue).or(closed) {
-                Some(reason) => Decision::wait(reason),
-                None => Decision::write(writes::finish(fleet, shadow), Reason::Finishing)
-                    .reaching(milestone),
+            let waits = waits.filter(|_| !view.time.workloads_overdue);
+            return match waits.or(well(fleet, view).err()) {
+                Some(reason) => Assessment::wait(reason),
+                None => Assessment::take(
+                    Step::Finish {
+                        workloads_back: !matches!(view.evicted, Evicted::Missing(_)),
+                    },
+                    Reason::Finishing,
+                ),
             };
         }
         match self.given_up() {
             // It runs the update and is in service: a pause has nothing to hold back any more.
             Some(Abort::NodePaused) | None => {
-                Decision::wait(Reason::Monitoring(MonitorStep::InService))
+                Assessment::wait(Reason::Monitoring(MonitorStep::InService))
             }
-            Some(why) => self.abort(why),
+            Some(why) => Assessment::abort(why),
         }
     }
 }
 
-/// Whether nothing but the deadline of its step ends what this decision waits for. A drain ends by itself, except one by force
+/// Whether nothing but the deadline of its step ends what this assessment waits for. A drain ends by itself, except one by force
 /// whose pods cannot be deleted; so do the waits for a budget, for load balancers and for volumes.
-fn stands_still(decision: &Decision<'_>) -> bool {
-    match (&decision.effect, &decision.reason) {
-        (Some(Effect::Delete), _) => true,
+fn stands_still(assessment: &Assessment<'_>) -> bool {
+    match (assessment.step, assessment.reason) {
+        (Some(Step::DeletePods), _) => true,
         (
             None,
             Reason::BudgetAllowsNone(_)
             | Reason::Draining(DrainStep::LeavesLoadBalancers | DrainStep::DetachesVolumes),
         ) => false,
-        (effect, _) => effect.is_none(),
+        (step, _) => step.is_none(),
     }
+}
+
+/// In which boot the host is, on facts of the Node alone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Boot {
+    /// Still in the boot from which the update began (or was granted).
+    Same,
+    /// In another boot, with the wanted version.
+    IntoUpdate,
+    /// In another boot, with another version.
+    IntoOther,
+    /// In another boot, and the Node does not say with which version.
+    IntoUnknown,
+}
+
+/// In which boot the host of this node is.
+fn boot(node: &NodeFacts<'_>, shadow: &ShadowFacts<'_>) -> Boot {
+    let from = shadow
+        .spec
+        .reboot_granted_boot_id
+        .or(shadow.spec.baseline_boot_id);
+    match (from == Some(node.boot_id), node.version) {
+        (true, _) => Boot::Same,
+        (false, None) => Boot::IntoUnknown,
+        (false, version) if version == shadow.spec.version => Boot::IntoUpdate,
+        (false, Some(_)) => Boot::IntoOther,
+    }
+}
+
+/// Whether the host has begun the reboot that we granted: its agent claimed it, or the Node names another boot.
+pub(super) fn has_begun_reboot(node: &NodeFacts<'_>, shadow: &ShadowFacts<'_>) -> bool {
+    let in_another = |granted| granted != node.boot_id && !node.boot_id.is_empty();
+    shadow.is_claimed() || shadow.spec.reboot_granted_boot_id.is_some_and(in_another)
 }

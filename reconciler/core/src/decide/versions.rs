@@ -13,8 +13,8 @@ use brupop_api::{Field, State, Value, names};
 use jiff::SignedDuration;
 
 use super::Abort;
-use super::boot::has_begun_reboot;
 use super::order::{self, Survey};
+use super::update::has_begun_reboot;
 use crate::facts::{FleetFacts, NamedSlot, NodeView, Release, is_halted, record_of};
 use crate::times;
 

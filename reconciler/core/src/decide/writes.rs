@@ -13,13 +13,18 @@ use brupop_api::fleet::Slot;
 use brupop_api::printable::printable;
 use brupop_api::shadow::LastFailure;
 use brupop_api::{
-    BottlerocketShadow, BottlerocketShadowSpec, Field, Marker, Object, State, Value, Write, names,
+    BottlerocketShadow, BottlerocketShadowSpec, Field, Marker, Object, Problem, State, Value,
+    Write, names,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use super::Abort;
-use crate::facts::{FleetFacts, NodeFacts};
+use crate::facts::{FleetFacts, NodeFacts, NodeView};
 use crate::objects::Words;
+
+/// Why a host may have come back with another version.
+const DEACTIVATED: &str = "before its reboot its agent had said that the update was not what it would boot next, so somebody may \
+                           have deactivated it";
 
 /// A change of a shadow's spec, in the leader's term. It tests that the shadow still has the generation that was read.
 pub(super) fn spec<'a>(
@@ -173,10 +178,11 @@ pub(super) fn finish<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>) -> Wr
 /// If that is a failure, it records why, and what it failed on.
 pub(super) fn abort<'a>(
     fleet: &FleetFacts<'a>,
+    view: &NodeView<'a>,
     shadow: &ShadowFacts<'a>,
     why: Abort,
-    failed_on: Option<&str>,
 ) -> Write<'a> {
+    let failed_on = failed_on(view, shadow, why);
     let mut sets = vec![
         (Field::SpecRebootGrantedBootId, Value::Absent),
         (Field::SpecBaselineBootId, Value::Absent),
@@ -204,6 +210,24 @@ pub(super) fn abort<'a>(
     )
 }
 
+/// Returns what an attempt failed on that is given up for this reason, if more is known than the reason.
+fn failed_on<'a>(view: &NodeView<'a>, shadow: &ShadowFacts<'a>, why: Abort) -> Option<&'a str> {
+    let pods = &view.pods;
+    match why {
+        Abort::DrainBlocked | Abort::DrainTimedOut => {
+            pods.held_up_by.or(pods.undrainable).or(pods.blocked)
+        }
+        Abort::PodsComeBack => pods.needed,
+        Abort::StepFailed => shadow.status.message,
+        Abort::NodeChangesDenied => view.denied,
+        // It counts all the same: no word of an agent may hide a bad release.
+        Abort::FellBack => {
+            (shadow.status.problem == Some(Problem::NotNextToBoot)).then_some(DEACTIVATED)
+        }
+        _ => None,
+    }
+}
+
 /// A change of a Node and its marker. It tests that the marker is still as it was read.
 pub(super) fn mark<'a>(
     node: &NodeFacts<'a>,
@@ -229,6 +253,124 @@ pub(super) fn mark<'a>(
     }
 }
 
+/// Returns the marker of this node's update, in the leader's term.
+fn own_marker(fleet: &FleetFacts<'_>, view: &NodeView<'_>, node: &NodeFacts<'_>) -> Marker {
+    let marker = node.marker.cloned().unwrap_or_else(|| Marker {
+        shadow_uid: view.shadow.map_or("", |shadow| shadow.uid).to_owned(),
+        attempt: view
+            .shadow
+            .and_then(|shadow| shadow.spec.attempt)
+            .unwrap_or(0),
+        ..Marker::default()
+    });
+    Marker {
+        term: fleet.term,
+        ..marker
+    }
+}
+
+/// The node is excluded from load balancers from now on.
+pub(super) fn exclude<'a>(
+    fleet: &FleetFacts<'a>,
+    view: &NodeView<'a>,
+    node: &NodeFacts<'a>,
+) -> Write<'a> {
+    let excluded = Marker {
+        excluded_at: Some(fleet.now.to_owned()),
+        ..own_marker(fleet, view, node)
+    };
+    let tests = [(Field::ExcludedFromLoadBalancers, Value::Absent)];
+    let sets = [(Field::ExcludedFromLoadBalancers, Value::Set)];
+    mark(node, tests, sets, excluded)
+}
+
+/// The node is cordoned, and its drain begins. A person's cordon never becomes ours.
+pub(super) fn cordon<'a>(
+    fleet: &FleetFacts<'a>,
+    view: &NodeView<'a>,
+    node: &NodeFacts<'a>,
+) -> Write<'a> {
+    let now = || Some(fleet.now.to_owned());
+    let cordoned = Marker {
+        drain_started_at: now(),
+        cordoned_at: now().filter(|_| !node.unschedulable),
+        tainted: true,
+        ..note_pods(view, own_marker(fleet, view, node))
+    };
+    cordon_as(node, cordoned)
+}
+
+/// The node, which somebody has uncordoned, is cordoned again, and its drain begins anew.
+pub(super) fn cordon_again<'a>(
+    fleet: &FleetFacts<'a>,
+    view: &NodeView<'a>,
+    node: &NodeFacts<'a>,
+) -> Write<'a> {
+    let now = || Some(fleet.now.to_owned());
+    let marker = own_marker(fleet, view, node);
+    let again = Marker {
+        cordoned_at: now(),
+        drain_started_at: now(),
+        drained_at: None,
+        was_drained: marker.was_drained || marker.drained_at.is_some(),
+        left_owners: vec![],
+        operator_pods: vec![],
+        ..note_pods(view, marker)
+    };
+    cordon_as(node, again)
+}
+
+/// Notes the pods that are there at a cordon, beside those of an earlier one.
+fn note_pods(view: &NodeView<'_>, marker: Marker) -> Marker {
+    let pods = &view.pods;
+    let mut evicted_owners = pods.owners.cloned().unwrap_or_default();
+    evicted_owners.extend(marker.evicted_owners);
+    Marker {
+        emptied: marker.emptied || !pods.drained,
+        evicted_claims: marker.evicted_claims || pods.has_claims,
+        evicted_owners,
+        ..marker
+    }
+}
+
+/// The node is cordoned, unless it is, and tainted if the marker says so. It gets the annotations that keep autoscalers from
+/// removing it, for an empty node is what they remove.
+fn cordon_as<'a>(node: &NodeFacts<'a>, marker: Marker) -> Write<'a> {
+    let mut tests = vec![(Field::Unschedulable, Value::flag(node.unschedulable))];
+    let mut sets = vec![];
+    if !node.unschedulable {
+        sets.push((Field::Unschedulable, Value::Set));
+    }
+    if marker.tainted && !node.tainted {
+        sets.push((Field::UpdatingTaint, Value::Set));
+    }
+    for (field, words) in autoscaler_annotations(node) {
+        if words.is_none() {
+            tests.push((field, Value::Absent));
+            sets.push((field, Value::Set));
+        }
+    }
+    let marker = Marker {
+        do_not_disrupt: marker.do_not_disrupt || node.do_not_disrupt.is_none(),
+        scale_down_disabled: marker.scale_down_disabled || node.scale_down_disabled.is_none(),
+        kept_since: None,
+        ..marker
+    };
+    mark(node, tests, sets, marker)
+}
+
+/// The marker of a drain that goes on is changed.
+pub(super) fn change_marker<'a>(
+    fleet: &FleetFacts<'a>,
+    view: &NodeView<'a>,
+    node: &NodeFacts<'a>,
+    change: impl FnOnce(&mut Marker),
+) -> Write<'a> {
+    let mut marker = own_marker(fleet, view, node);
+    change(&mut marker);
+    mark(node, [(Field::Unschedulable, Value::Set)], [], marker)
+}
+
 /// The node is cordoned, and was seen empty now.
 pub(super) fn drained<'a>(fleet: &FleetFacts<'a>, node: &NodeFacts<'a>) -> Write<'a> {
     let marker = node.marker.cloned().unwrap_or_default();
@@ -246,18 +388,22 @@ pub(super) fn undo<'a>(node: &NodeFacts<'a>, marker: &'a Marker) -> Write<'a> {
 }
 
 /// Undoes what we changed. The marker stays as long as it names owners of evicted pods: they have to become available again.
-/// If the node is to be `kept`, the annotations for autoscalers stay, too.
-pub(super) fn undo_and_keep_owners<'a>(
+/// So do the annotations for autoscalers on a node that we emptied: an empty node is what they remove, and the pods of the next
+/// node go there. One that was empty before is theirs.
+pub(super) fn put_back<'a>(
     fleet: &FleetFacts<'a>,
+    view: &NodeView<'a>,
     node: &NodeFacts<'a>,
     marker: &'a Marker,
-    kept: bool,
 ) -> Write<'a> {
+    let updated = view
+        .shadow
+        .is_some_and(|shadow| node.version == shadow.spec.version);
     let owners = Marker {
         evicted_owners: marker.evicted_owners.clone(),
         ..Marker::default()
     };
-    if !kept || !marker.keeps_autoscalers_away() {
+    if !(marker.emptied && updated && marker.keeps_autoscalers_away()) {
         return undo_but(node, marker, owners);
     }
     let Marker {

@@ -10,7 +10,7 @@ mod unreadable;
 mod workloads;
 
 use super::*;
-use crate::decide::{self, Effect, Reason};
+use crate::decide::Reason;
 use crate::drain::DrainPlan;
 use crate::known::KnownDrain;
 use crate::policy::Durations;
@@ -213,10 +213,7 @@ fn what_cannot_be_read_is_left_alone() {
         "the slot of an unread marker is kept"
     );
     assert!(observed.views[2].shadow.is_some());
-    // The marker that stands for it names nothing, so it would be removed, if not for this.
-    let node = |at: usize| decide::node(&observed.fleet, &observed.views[at]).effect;
-    assert!(matches!(node(1), Some(Effect::Write(_))), "{:?}", node(1));
-    let decisions = decide::fleet(&observed).nodes;
+    let decisions = observed.decide().nodes;
     assert_eq!(
         Progress::of_fleet(&observed, &decisions)
             .counts
@@ -225,9 +222,7 @@ fn what_cannot_be_read_is_left_alone() {
         "what cannot be read does not count as up to date"
     );
     for left_alone in &decisions[..2] {
-        assert!(
-            matches!(left_alone.reason, Reason::NotUnderstood(_)) && left_alone.effect.is_none()
-        );
+        assert!(matches!(left_alone.reason, Reason::NotUnderstood(_)) && left_alone.step.is_none());
     }
 }
 
@@ -341,7 +336,7 @@ fn a_new_leader_looks_at_the_pods_before_it_gives_a_drain_up() {
     put_ledger(&mut cluster, json!({}), json!({"slots": {"brs-n": slot}}));
     let reason = |known: &Known, now: &str| {
         let observed = observe_knowing(&cluster, known, &POLICY, now);
-        decide::fleet(&observed).nodes[0].reason.as_str()
+        observed.decide().nodes[0].reason.as_str()
     };
     let nothing = Known::default();
     assert_eq!(reason(&nothing, NOW), "Draining", "the pods are not known");

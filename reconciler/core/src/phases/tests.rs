@@ -1,7 +1,6 @@
 //! One update, step by step, and the ways in which it may end.
 
 use super::*;
-use crate::decide;
 use crate::known::{Known, KnownDrain};
 use crate::policy::{Durations, Policy};
 use crate::rules::{Limit, Rules, StepDurations};
@@ -97,10 +96,12 @@ fn ended_at(
         ..Known::of(&cluster, at(&text), &policy)
     };
     let observed = observe_knowing(&cluster, &known, &policy, &text);
-    let decided = decide::fleet(&observed);
+    let decided = observed.decide();
     let (view, decision) = (&observed.views[0], &decided.nodes[0]);
-    let phase = ended_by(&cluster, &observed.fleet, view, decision);
-    let updates = updates_of(&observed.fleet, &observed.views, &decided.slots);
+    let phase = decision
+        .step
+        .and_then(|step| ended_by(&cluster, &observed.fleet, view, step));
+    let updates = updates_of(&observed.fleet, &observed.views, &decided.allocation);
     (decision.reason.as_str().to_owned(), phase, updates)
 }
 

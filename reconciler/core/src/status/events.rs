@@ -7,7 +7,7 @@ use brupop_api::names;
 use brupop_api::printable::printable;
 
 use super::{left_pods, to_go_on};
-use crate::decide::{Abort, Halted, Milestone, Reason};
+use crate::decide::{Abort, Deletion, Halted, Reason, Step};
 use crate::drain::PodKey;
 use crate::facts::NodeView;
 use crate::workloads::Evicted;
@@ -65,32 +65,29 @@ impl EventText {
         )
     }
 
-    /// The Event of this milestone.
-    pub fn of_milestone(view: &NodeView<'_>, milestone: Milestone) -> Option<Self> {
+    /// The Event of this step, if people are told of it.
+    pub fn of_step(view: &NodeView<'_>, step: Step<'_>) -> Option<Self> {
         let shadow = view.shadow?;
         let version = shadow.spec.version.unwrap_or("its new version");
         let current = shadow
             .status
             .current_version
             .unwrap_or("an unknown version");
-        let (reason, warning, note) = match milestone {
-            Milestone::Started => {
-                let to = shadow.update().unwrap_or(version);
-                (
-                    "UpdateStarted",
-                    false,
-                    format!("the update from {current} to {to} begins"),
-                )
-            }
-            Milestone::Cordoned if !view.node?.unschedulable => return None,
-            Milestone::Cordoned => (
+        let (reason, warning, note) = match step {
+            Step::Stage(to) => (
+                "UpdateStarted",
+                false,
+                format!("the update from {current} to {to} begins"),
+            ),
+            Step::Cordon if !view.node?.unschedulable => return None,
+            Step::Cordon => (
                 "StaysCordoned",
                 false,
                 format!(
                     "the node is drained for {version}; it was cordoned before, and stays cordoned"
                 ),
             ),
-            Milestone::CordonedAgain => {
+            Step::CordonAgain => {
                 let note = format!(
                     "somebody uncordoned the node during its drain for {version}, so pods may have come: it is drained \
                      again; to keep it in service, annotate it with {}=true",
@@ -98,9 +95,13 @@ impl EventText {
                 );
                 ("CordonedAgain", true, note)
             }
-            Milestone::PodsLeft => ("PodsLeft", true, left_pods(view.pods.returning)),
-            Milestone::Updated => ("Updated", false, format!("the node runs {version}")),
-            Milestone::UpdatedWithoutWorkloads => {
+            Step::LeavePods => ("PodsLeft", true, left_pods(view.pods.returning)),
+            Step::Finish {
+                workloads_back: true,
+            } => ("Updated", false, format!("the node runs {version}")),
+            Step::Finish {
+                workloads_back: false,
+            } => {
                 let owner = match view.evicted {
                     Evicted::Missing(owner) => owner,
                     Evicted::Back | Evicted::Unknown => "a workload",
@@ -111,7 +112,7 @@ impl EventText {
                 );
                 ("UpdatedWithoutWorkloads", true, note)
             }
-            Milestone::Aborted(why) => {
+            Step::Abort(why) => {
                 let (left, to_go_on) = (left_behind(&shadow, why), to_go_on(why.remedy()));
                 let why = Reason::Aborting(why).message();
                 (
@@ -120,7 +121,7 @@ impl EventText {
                     format!("{why} ({current}, wanted {version}){left}{to_go_on}"),
                 )
             }
-            Milestone::Removed => (
+            Step::DeleteShadow(Deletion::UpdatedNodeGone) => (
                 "UpdatedNodeRemoved",
                 false,
                 format!(
@@ -129,7 +130,7 @@ impl EventText {
                     names::node_of_shadow(view.shadow_name).unwrap_or(view.shadow_name)
                 ),
             ),
-            Milestone::OptedOut => (
+            Step::DeleteShadow(Deletion::OptedOut) => (
                 "OptedOut",
                 false,
                 format!(
@@ -138,6 +139,7 @@ impl EventText {
                     names::UPDATER_INTERFACE_VERSION
                 ),
             ),
+            _ => return None,
         };
         Some(Self::new(view, reason, warning, note))
     }

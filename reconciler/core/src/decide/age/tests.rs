@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cluster::Cluster;
-use crate::decide;
+use crate::decide::assess::assess;
 use crate::observe::pools_at;
 use crate::policy::{Policy, USUAL};
 use crate::tests::world::{self, NOW, at, known, observe_knowing, put_ledger};
@@ -138,7 +138,7 @@ fn a_young_version_waits_unless_somebody_asks_for_it() {
         let policy = Policy::default();
         let observed = observe_knowing(&cluster, &known(&cluster), &policy, NOW);
         assert_eq!(
-            decide::node(&observed.fleet, &observed.views[0])
+            assess(&observed.fleet, &observed.views[0], None)
                 .reason
                 .as_str(),
             reason,

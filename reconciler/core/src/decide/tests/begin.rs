@@ -11,7 +11,7 @@ fn nothing_is_written_without_our_term() {
             ..fleet()
         };
         assert_eq!(decide(&fleet, &idle()).effect, None);
-        assert_eq!(slots(&fleet, &[idle()]).write, None);
+        assert_eq!(allocate(&fleet, &[idle()]).write, None);
     }
 }
 
@@ -79,13 +79,13 @@ fn only_slots_that_are_taken_test_the_pause() {
             .any(|(field, _)| *field == Field::Generation)
     };
     assert!(tests_pause(
-        &slots(&without_slots(), &[idle()]).write.unwrap()
+        &allocate(&without_slots(), &[idle()]).write.unwrap()
     ));
     let over = idle().with_shadow(|shadow| {
         (shadow.spec.attempt, shadow.status.attempt) = (Some(1), Some(1));
         shadow.status.target_version = Some(OLD);
     });
-    let returned = slots(&fleet(), &[over]).write.unwrap();
+    let returned = allocate(&fleet(), &[over]).write.unwrap();
     assert_eq!(sets(&returned, Field::Slot(SHADOW)), Some(Value::Absent));
     assert!(!tests_pause(&returned));
 }
@@ -222,7 +222,7 @@ fn an_idle_node_says_why_it_waits() {
     for (name, change, reason) in rows {
         let view = idle().with(change);
         assert_eq!(decide(&without_slots(), &view).reason, reason, "{name}");
-        assert_eq!(slots(&without_slots(), &[view]).write, None, "{name}");
+        assert_eq!(allocate(&without_slots(), &[view]).write, None, "{name}");
         // A slot that was taken all the same is given back by way of a spent attempt.
         let decision = decide(&fleet(), &view);
         assert_eq!(
@@ -261,7 +261,11 @@ fn who_cannot_undo_its_last_update_says_why() {
                 "{problem:?}"
             );
         }
-        assert_eq!(slots(&without_slots(), &[view]).write, None, "{problem:?}");
+        assert_eq!(
+            allocate(&without_slots(), &[view]).write,
+            None,
+            "{problem:?}"
+        );
     }
 }
 
@@ -303,9 +307,9 @@ fn pause_window_admission_and_too_many_pools_hold_new_updates_back() {
         ),
     ] {
         assert_eq!(decide(&closed, &idle()).reason, reason);
-        assert_eq!(slots(&closed, &[idle()]).write, None);
+        assert_eq!(allocate(&closed, &[idle()]).write, None);
         assert_eq!(
-            slots(&closed, &[asked_for()]).write.is_some(),
+            allocate(&closed, &[asked_for()]).write.is_some(),
             is_asked,
             "{reason:?}"
         );
@@ -419,10 +423,10 @@ fn beside_another_operator_nothing_starts() {
     };
     let reason = Reason::OtherOperator(OtherOperator::Installed);
     assert_eq!(decide(&beside, &idle()).reason, reason);
-    assert_eq!(slots(&beside, &[idle(), asked_for()]).write, None);
+    assert_eq!(allocate(&beside, &[idle(), asked_for()]).write, None);
     // What we have begun without a slot, as after a loss of the ledger, is ours.
     let ours = staged();
-    assert!(slots(&beside, &[ours]).write.is_some());
+    assert!(allocate(&beside, &[ours]).write.is_some());
     assert!(
         decide(
             &FleetFacts {

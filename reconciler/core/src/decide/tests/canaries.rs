@@ -48,7 +48,7 @@ fn few_try_a_version_that_nobody_has_reached() {
         (1, Some(succeeded(1)), 4),
     ] {
         let versions: Vec<_> = record.clone().into_iter().collect();
-        let chosen = slots(
+        let chosen = allocate(
             &fleet_of(unproven, &NO_SLOTS, &versions),
             &ready_to_begin(&["brs-a", "brs-b", "brs-c", "brs-d"]),
         );
@@ -68,11 +68,11 @@ fn each_version_has_one_canary_whichever_node_asks() {
     let asked_for = |view: &NodeView<'static>| view.with_node(|node| node.update_now = true);
     let mut views = ready_to_begin(&["brs-a", "brs-b", "brs-c"]);
     let asked: Vec<_> = views.iter().map(asked_for).collect();
-    assert_eq!(slots(&fleet_of(1, &NO_SLOTS, &[]), &asked).taken, [0]);
+    assert_eq!(allocate(&fleet_of(1, &NO_SLOTS, &[]), &asked).taken, [0]);
     shadow(&mut views[1], |shadow| {
         shadow.status.target_version = Some("1.20.1");
     });
-    assert_eq!(slots(&fleet_of(1, &NO_SLOTS, &[]), &views).taken, [0, 1]);
+    assert_eq!(allocate(&fleet_of(1, &NO_SLOTS, &[]), &views).taken, [0, 1]);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_canary_counts_until_failed_or_late() {
     ];
     let begin = |slot, views: &[NodeView<'_>]| {
         let held = trying(Slot { attempt: 1, ..slot });
-        slots(&fleet_of(1, &held, &[]), views).taken
+        allocate(&fleet_of(1, &held, &[]), views).taken
     };
     assert_eq!(begin(Slot::default(), &views), [0; 0]);
     views[0].time.trial_overdue = true;

@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use brupop_api::{Marker, names};
 use proptest::prelude::*;
 
+use super::allocate;
 use super::passes::{fleet, taken};
 use crate::cluster::Cluster;
-use crate::decide::{self, Decision, DrainStep, Reason, slots};
+use crate::decide::{Decision, Step};
 use crate::facts::{NodeView, Steering};
 use crate::objects::WatchedNode;
 
@@ -35,12 +36,7 @@ fn control_plane(cluster: &Cluster) -> BTreeMap<&str, bool> {
 
 /// Is a node that is in service taken out of it?
 fn leaves(view: &NodeView<'_>, decision: &Decision<'_>) -> bool {
-    !view.marked()
-        && decision.effect.is_some()
-        && matches!(
-            decision.reason,
-            Reason::Draining(DrainStep::Cordons | DrainStep::LeavesLoadBalancers)
-        )
+    !view.marked() && matches!(decision.step, Some(Step::Exclude | Step::Cordon))
 }
 
 proptest! {
@@ -55,7 +51,7 @@ proptest! {
             let others = control_plane.iter().filter(|(other, _)| **other != name);
             others.map(|(other, away)| (*other, *away)).collect::<Vec<_>>()
         };
-        let chosen = slots(&observed.fleet, &observed.views);
+        let chosen = allocate(&observed.fleet, &observed.views);
         let taken = taken(fleet.status(), chosen.write.as_ref());
         let freed = |name: &&str| chosen.freed.iter().any(|(freed, _)| freed == name);
         let is_idle = |view: &&NodeView<'_>| {
@@ -68,7 +64,7 @@ proptest! {
                 prop_assert!(!away && !has_slot, "{} begins beside {other}", view.shadow_name);
             }
         }
-        let decisions = decide::fleet(&observed).nodes;
+        let decisions = observed.decide().nodes;
         let leaving = observed.views.iter().zip(&decisions).filter(|(view, decision)| leaves(view, decision));
         let leaving: BTreeSet<_> = leaving.map(|(view, _)| view.shadow_name).collect();
         for name in leaving.iter().filter(|name| control_plane.contains_key(*name)) {
@@ -82,7 +78,7 @@ proptest! {
     fn zones_that_are_kept_apart_are_not_left_together(fleet in fleet()) {
         let cluster = fleet.cluster();
         let observed = fleet.observe(&cluster);
-        let decisions = decide::fleet(&observed).nodes;
+        let decisions = observed.decide().nodes;
         let mut zones: BTreeMap<usize, BTreeSet<Option<&str>>> = BTreeMap::new();
         for (view, decision) in observed.views.iter().zip(&decisions) {
             if let Steering::Pool(pool) = view.steering

@@ -19,7 +19,7 @@ fn denied(view: &mut NodeView<'static>) {
 }
 
 /// The decision for a node whose shadow takes no change. It is told, whatever is tried.
-fn decided(view: &NodeView<'static>) -> Decision<'static> {
+fn decided(view: &NodeView<'static>) -> Decided<'static> {
     let decision = decide(&fleet(), &view.with(denied));
     assert_eq!(
         decision.reason,

@@ -92,7 +92,7 @@ fn an_updated_node_comes_back_with_its_annotations() {
 #[test]
 fn a_kept_node_holds_up_nothing() {
     let held = slot("brs-a", "brs-a", 1);
-    let over = slots(
+    let over = allocate(
         &FleetFacts {
             slots: &held,
             ..fleet()
@@ -102,7 +102,7 @@ fn a_kept_node_holds_up_nothing() {
     assert_eq!(over.freed.len(), 1, "its slot is given back");
     let behind = kept(&KEPT).with_shadow(|shadow| shadow.status.target_version = Some("1.21.0"));
     assert_eq!(
-        slots(&without_slots(), &[behind]).taken,
+        allocate(&without_slots(), &[behind]).taken,
         [0],
         "its next update begins"
     );
@@ -244,12 +244,20 @@ fn the_annotations_stay_while_pods_of_others_need_room() {
     }
 }
 
+/// What is decided for the first of these nodes.
+fn first<'o>(observed: &'o Observed<'_>) -> Decided<'o> {
+    Decided::of(
+        &observed.fleet,
+        &observed.views[0],
+        observed.decide().nodes[0],
+    )
+}
+
 /// Are the annotations of the first of these nodes given back now?
 fn released(fleet: FleetFacts<'_>, views: Vec<NodeView<'_>>) -> bool {
     let observed = observed(fleet, views);
-    let decided = decide_all(&observed);
-    let decision = &decided.nodes[0];
-    decision.effect.is_some() && releases(write(decision))
+    let decision = first(&observed);
+    decision.effect.is_some() && releases(write(&decision))
 }
 
 #[test]
@@ -291,8 +299,8 @@ fn the_release_is_one_write_that_leaves_no_marker() {
     };
     let of = |view| observed(without_slots(), vec![view]);
     let seen = of(kept(&owners));
-    let decided = decide_all(&seen);
-    let release = write(&decided.nodes[0]);
+    let decided = first(&seen);
+    let release = write(&decided);
     assert!(releases(release));
     assert_eq!(
         sets(release, Field::Marker),
@@ -307,8 +315,7 @@ fn the_release_is_one_write_that_leaves_no_marker() {
     assert!(!released(deposed, vec![kept(&owners)]));
     // What somebody else has written since stays.
     let seen = of(kept(&owners).with_node(|node| node.do_not_disrupt = Some(Words::Others)));
-    let decided = decide_all(&seen);
-    assert_eq!(sets(write(&decided.nodes[0]), Field::DoNotDisrupt), None);
+    assert_eq!(sets(write(&first(&seen)), Field::DoNotDisrupt), None);
 }
 
 #[test]
@@ -323,7 +330,8 @@ fn a_node_that_is_removed_soon_after_its_update_is_told() {
         let mut view =
             updating(state, state).with_shadow(|shadow| shadow.status.current_version = Some(ran));
         (view.node, view.time.removed_soon) = (None, soon);
-        let told = decide(&fleet(), &view).milestone == Some(Milestone::Removed);
+        let told =
+            decide(&fleet(), &view).step == Some(Step::DeleteShadow(Deletion::UpdatedNodeGone));
         assert_eq!(told, expected, "{state:?} {ran} {soon}");
     }
 }

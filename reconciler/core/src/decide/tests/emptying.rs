@@ -155,7 +155,7 @@ fn our_pods_are_listed_before_eviction() {
 
 const KEPT_AWAY: [Field<'_>; 2] = [Field::DoNotDisrupt, Field::ScaleDownDisabled];
 
-fn written<'a>(decision: &Decision<'a>) -> [Option<Value<'a>>; 2] {
+fn written<'a>(decision: &Decided<'a>) -> [Option<Value<'a>>; 2] {
     KEPT_AWAY.map(|field| sets(write(decision), field))
 }
 

@@ -278,8 +278,8 @@ fn a_node_that_runs_an_older_version_keeps_its_pool_from_being_done() {
             .chain(*other)
             .collect();
         let observed = observed(fleet, views);
-        let decided = decide_all(&observed);
-        let is_done = canaries_are_done(decided.slots.write.as_ref());
+        let decided = observed.decide();
+        let is_done = canaries_are_done(decided.allocation.write.as_ref());
         assert_eq!(is_done, done, "{what}");
         let standing = behind.map_or(FirstPoolStanding::NotDone, FirstPoolStanding::Behind);
         let first = FirstPool {
@@ -357,7 +357,7 @@ fn a_pool_is_done_once_one_of_its_nodes_runs_the_version_in_service() {
         ("it is of another pool", a.in_pool(1), false),
     ] {
         assert_eq!(
-            canaries_are_done(slots(&fleet, &[a]).write.as_ref()),
+            canaries_are_done(allocate(&fleet, &[a]).write.as_ref()),
             done,
             "{what}"
         );
@@ -403,7 +403,7 @@ fn a_halt_of_one_variant_holds_no_other_behind_a_pool() {
             pools: &pools,
             ..without_slots()
         };
-        let write = slots(&fleet, views).write;
+        let write = allocate(&fleet, views).write;
         let noted = match write.and_then(|write| sets(&write, Field::DonePools)) {
             Some(Value::DonePools(done)) => done.into_owned(),
             _ => before.clone(),

@@ -12,9 +12,10 @@ use jiff::tz::TimeZone;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 
+use super::Decided;
 use super::objects::Dice;
 use crate::cluster::{Cluster, Entry};
-use crate::decide::{Decision, Effect, new_shadow};
+use crate::decide::{Effect, new_shadow};
 use crate::drain::{DrainPlan, Obstacle};
 use crate::facts::Observed;
 use crate::known::{Denied, Known, KnownDrain};
@@ -216,7 +217,7 @@ impl Fleet {
     }
 
     /// Carries out what was decided for a node; true if that is something that the reconciler does by itself.
-    pub(super) fn carry_out(&mut self, name: &str, decision: &Decision<'_>) -> bool {
+    pub(super) fn carry_out(&mut self, name: &str, decision: &Decided<'_>) -> bool {
         let place = self.places.get_mut(name).unwrap();
         if let Some(Effect::Grant { confirm, .. }) = &decision.effect {
             // It may have been confirmed at this very time.

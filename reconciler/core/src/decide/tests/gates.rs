@@ -37,7 +37,7 @@ fn nothing_begins_however_it_is_asked_for() {
             .in_pool(0)
             .with_node(|node| node.update_now = asked_for);
         assert_eq!(
-            slots(&fleet, &[view]).taken.is_empty(),
+            allocate(&fleet, &[view]).taken.is_empty(),
             reason.is_some(),
             "{gate:?}"
         );

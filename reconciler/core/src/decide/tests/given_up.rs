@@ -85,12 +85,12 @@ fn an_update_is_given_up_for_a_reason() {
 #[test]
 fn a_given_up_update_returns_its_slot() {
     let view = updating(Idle, Idle).with_node(|node| node.marker = Some(&*DRAINED));
-    assert_eq!(slots(&fleet(), &[view]).write, None, "still marked");
+    assert_eq!(allocate(&fleet(), &[view]).write, None, "still marked");
     let decision = decide(&fleet(), &view);
     assert_eq!(sets(write(&decision), Field::Marker), Some(Value::Absent));
 
     let view = updating(Idle, Idle).with(|view| view.time.backing_off = true);
-    let freed = slots(&fleet(), &[view]).write.unwrap();
+    let freed = allocate(&fleet(), &[view]).write.unwrap();
     assert_eq!(sets(&freed, Field::Slot(SHADOW)), Some(Value::Absent));
     assert_eq!(
         sets(&freed, Field::Versions),
@@ -144,9 +144,9 @@ fn a_silent_agent_loses_its_slot() {
         },
     ] {
         let idle = updating(Idle, StagedAndPerformedUpdate);
-        assert_eq!(slots(&fleet, &[idle]).write, None);
+        assert_eq!(allocate(&fleet, &[idle]).write, None);
         assert!(
-            slots(&fleet, &[idle.with(|view| view.time.step_overdue = true)])
+            allocate(&fleet, &[idle.with(|view| view.time.step_overdue = true)])
                 .write
                 .is_some()
         );

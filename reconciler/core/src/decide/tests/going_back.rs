@@ -44,7 +44,7 @@ fn a_downgrade_waits_neither_for_order_nor_for_age() {
         };
         let (back, newer) = (chooses_older("brs-a"), idle().named("brs-b").in_pool(0));
         assert_eq!(decide(&fleet, &newer).reason, forth, "{what}");
-        assert_eq!(slots(&fleet, &[back, newer]).taken, [0], "{what}");
+        assert_eq!(allocate(&fleet, &[back, newer]).taken, [0], "{what}");
     }
 }
 
@@ -110,7 +110,7 @@ fn a_downgrade_waits_for_everything_else() {
         };
         let view = chooses_older("brs-a");
         assert_eq!(decide(&fleet, &view).reason, reason, "{what}");
-        assert_eq!(slots(&fleet, &[view]).taken, [0_usize; 0], "{what}");
+        assert_eq!(allocate(&fleet, &[view]).taken, [0_usize; 0], "{what}");
     }
     let pools = [free];
     let fleet = FleetFacts {
@@ -118,7 +118,7 @@ fn a_downgrade_waits_for_everything_else() {
         ..without_slots()
     };
     assert_eq!(
-        slots(&fleet, &[chooses_older("brs-a"), chooses_older("brs-b")]).taken,
+        allocate(&fleet, &[chooses_older("brs-a"), chooses_older("brs-b")]).taken,
         [0],
         "one is a canary"
     );

@@ -52,7 +52,7 @@ fn no_slot_is_taken_in_the_ledger_of_another_term() {
         (Some(fleet.term + 1), false),
         (None, false),
     ] {
-        let write = slots(
+        let write = allocate(
             &FleetFacts {
                 ledger_term,
                 ..fleet
@@ -136,7 +136,7 @@ fn running_updates_without_slot_take_one_within_limit() {
             ..without_slots()
         };
         assert_eq!(
-            slots(&fleet, &[dead, away, running]).taken,
+            allocate(&fleet, &[dead, away, running]).taken,
             taken,
             "{limit}"
         );
@@ -160,7 +160,7 @@ fn the_lower_limit_is_named() {
             default_pool: limited(of_pool),
             ..without_slots()
         };
-        let chosen = slots(
+        let chosen = allocate(
             &fleet,
             &[
                 dead,

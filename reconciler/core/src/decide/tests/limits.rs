@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use super::passes::{fleet, is_idle, taken};
+use super::allocate;
+use super::passes::{fleet, is_idle, records, taken};
 use super::world::OLD;
-use crate::decide::idle::startable;
-use crate::decide::{candidates, slots};
+use crate::decide::assess::assess;
 use crate::facts::{NodeView, Steering};
 
 proptest! {
@@ -17,7 +17,7 @@ proptest! {
     fn the_limit_holds_in_the_written_ledger(fleet in fleet()) {
         let before = fleet.cluster();
         let observed = fleet.observe(&before);
-        let Some(write) = slots(&observed.fleet, &observed.views).write else { return Ok(()) };
+        let Some(write) = allocate(&observed.fleet, &observed.views).write else { return Ok(()) };
         // A slot is never given back and taken again in one patch.
         let touched: BTreeSet<_> = write.sets.iter().map(|(field, _)| format!("{field:?}")).collect();
         prop_assert_eq!(touched.len(), write.sets.len());
@@ -84,15 +84,19 @@ proptest! {
     fn everybody_who_may_begin_has_one_turn(fleet in fleet()) {
         let cluster = fleet.cluster();
         let observed = fleet.observe(&cluster);
-        let candidates = candidates(&observed.fleet, &observed.views);
+        let chosen = allocate(&observed.fleet, &observed.views);
+        let after = records(fleet.status(), chosen.write.as_ref());
         let may_begin = observed.views.iter().enumerate().filter(|(_, view)| {
-            is_idle(view)
-                && !observed.fleet.slots.contains_key(view.shadow_name)
-                && view.node.is_some_and(|node| node.marker.is_none())
-                && startable(&observed.fleet, view).is_ok()
+            let may_start = assess(&observed.fleet, view, view.slot(&observed.fleet)).may_start;
+            let is_halted = |version: &str| {
+                view.node.is_some_and(|node| crate::facts::is_halted(&after, (version, node.variant)))
+            };
+            !observed.fleet.slots.contains_key(view.shadow_name) && may_start.is_some_and(|it| !is_halted(it))
         });
-        let expected: BTreeSet<usize> = may_begin.map(|(index, _)| index).collect();
-        prop_assert_eq!(candidates.len(), expected.len());
-        prop_assert_eq!(candidates.into_iter().collect::<BTreeSet<_>>(), expected);
+        let expected: Vec<usize> = may_begin.map(|(index, _)| index).collect();
+        let in_turn = chosen.taken.iter().chain(chosen.queued.iter().map(|(index, _)| index));
+        let mut in_turn: Vec<usize> = in_turn.copied().filter(|index| is_idle(&observed.views[*index])).collect();
+        in_turn.sort_unstable();
+        prop_assert_eq!(in_turn, expected);
     }
 }

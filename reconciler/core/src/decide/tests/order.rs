@@ -1,17 +1,26 @@
 //! In which order nodes begin.
 
 use super::world::*;
-use crate::decide::candidates;
 
 fn in_zone(name: &'static str, zone: &'static str) -> NodeView<'static> {
     idle().named(name).with_node(|node| node.zone = Some(zone))
 }
 
 fn order(views: &[NodeView<'_>]) -> Vec<String> {
-    candidates(&without_slots(), views)
+    turns(without_slots(), views)
         .into_iter()
         .map(|index| views[index].shadow_name.to_owned())
         .collect()
+}
+
+/// The nodes (by index) in the order in which they get slots, if there are enough.
+fn turns(fleet: FleetFacts<'_>, views: &[NodeView<'_>]) -> Vec<usize> {
+    let fleet = FleetFacts {
+        default_pool: limited(9),
+        threshold: MANY,
+        ..fleet
+    };
+    allocate(&fleet, views).taken
 }
 
 #[test]
@@ -29,7 +38,7 @@ fn zones_take_turns() {
         slots: &slots,
         ..fleet()
     };
-    assert_eq!(candidates(&fleet, &nodes), [2, 3, 1]);
+    assert_eq!(turns(fleet, &nodes), [2, 3, 1]);
 }
 
 #[test]

@@ -10,10 +10,8 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
 use super::fleets::{Fleet, never};
-use super::records_of;
-use crate::decide::{
-    Abort, Decision, Effect, Milestone, Reason, fleet as decide_all, node as decide, slots,
-};
+use super::{Decided, allocate, decide, records_of};
+use crate::decide::{Abort, Effect, Reason, Step};
 use crate::facts::NodeView;
 use crate::window::Starts;
 
@@ -52,7 +50,10 @@ pub(super) fn taken(
 }
 
 /// The records of versions after this write.
-fn records(before: &BottlerocketFleetStatus, write: Option<&Write<'_>>) -> Vec<VersionRecord> {
+pub(super) fn records(
+    before: &BottlerocketFleetStatus,
+    write: Option<&Write<'_>>,
+) -> Vec<VersionRecord> {
     write
         .and_then(records_of)
         .unwrap_or_else(|| before.versions.clone())
@@ -64,7 +65,7 @@ pub(super) fn is_idle(view: &NodeView<'_>) -> bool {
 }
 
 /// What is done although the condition does not say that the node moves.
-fn is_house_keeping(decision: &Decision<'_>, view: &NodeView<'_>) -> bool {
+fn is_house_keeping(decision: &Decided<'_>, view: &NodeView<'_>) -> bool {
     match (&decision.effect, &decision.reason) {
         (
             Some(Effect::CreateShadow { .. }),
@@ -119,18 +120,11 @@ fn random_fleets_get_everywhere() {
         let fleet = fleet().new_tree(&mut runner).unwrap().current();
         let cluster = fleet.cluster();
         let observed = fleet.observe(&cluster);
-        let chosen = slots(&observed.fleet, &observed.views);
-        let decided: Vec<_> = observed
-            .views
-            .iter()
-            .map(|view| decide(&observed.fleet, view))
-            .collect();
-        let grants = decided
-            .iter()
-            .any(|decision| matches!(decision.effect, Some(Effect::Grant { .. })));
+        let chosen = allocate(&observed.fleet, &observed.views);
+        let decided = observed.decide().nodes;
+        let grants = decided.iter().any(|it| it.step == Some(Step::Grant));
         let met = [!chosen.taken.is_empty(), !chosen.halted.is_empty(), grants];
-        let together = decide_all(&observed).nodes;
-        let reasons = decided.iter().chain(&together).map(|it| it.reason);
+        let reasons = decided.iter().map(|it| it.reason);
         missing.retain(|word| {
             others
                 .iter()
@@ -152,7 +146,7 @@ proptest! {
         let (one, other) = (fleet.cluster(), fleet.cluster());
         let (one, other) = (fleet.observe(&one), fleet.observe(&other));
         prop_assert_eq!(format!("{one:?}"), format!("{other:?}"));
-        prop_assert_eq!(slots(&one.fleet, &one.views), slots(&other.fleet, &other.views));
+        prop_assert_eq!(allocate(&one.fleet, &one.views), allocate(&other.fleet, &other.views));
         for (one_of, of_other) in one.views.iter().zip(&other.views) {
             prop_assert_eq!(decide(&one.fleet, one_of), decide(&other.fleet, of_other));
         }
@@ -167,7 +161,7 @@ proptest! {
             let cluster = before.cluster();
             let observed = before.observe(&cluster);
             let mut acts = false;
-            if let Some(write) = slots(&observed.fleet, &observed.views).write {
+            if let Some(write) = allocate(&observed.fleet, &observed.views).write {
                 fleet.write_ledger(&write);
                 acts = true;
             } else {
@@ -186,7 +180,7 @@ proptest! {
     fn a_node_that_is_touched_says_so(fleet in fleet()) {
         let cluster = fleet.cluster();
         let observed = fleet.observe(&cluster);
-        let chosen = slots(&observed.fleet, &observed.views);
+        let chosen = allocate(&observed.fleet, &observed.views);
         for (index, view) in observed.views.iter().enumerate() {
             let decision = decide(&observed.fleet, view);
             let reason = decision.reason;
@@ -210,7 +204,7 @@ proptest! {
     fn nothing_starts_where_nothing_may(fleet in fleet()) {
         let cluster = fleet.cluster();
         let observed = fleet.observe(&cluster);
-        let chosen = slots(&observed.fleet, &observed.views);
+        let chosen = allocate(&observed.fleet, &observed.views);
         let before = &fleet.status().versions;
         let after = records(fleet.status(), chosen.write.as_ref());
         let taken = taken(fleet.status(), chosen.write.as_ref());
@@ -254,8 +248,8 @@ proptest! {
             let (would, does) = (decide(&open.fleet, in_open), decide(&held.fleet, in_held));
             match does.reason {
                 Reason::GateClosed(_) | Reason::GateUnknown(_) => {
-                    let ends = |it| matches!(it, Milestone::Updated | Milestone::UpdatedWithoutWorkloads);
-                    prop_assert!(does.effect.is_none() && would.milestone.is_some_and(ends), "{would:?}");
+                    let ends = matches!(would.step, Some(Step::Finish { .. }));
+                    prop_assert!(does.step.is_none() && ends, "{would:?}");
                 }
                 Reason::Aborting(Abort::PoolClosed) => {
                     prop_assert!(in_held.node.unwrap().marker.is_none_or(|marker| marker.drain_started_at.is_none()));
@@ -284,7 +278,7 @@ proptest! {
             // But no node is emptied while its reboot could not be granted. What is not cordoned yet is given up in a pause,
             // outside the window, and when its deadline is over.
             let ended = if held_by < 3 { Abort::PoolClosed } else { Abort::DeadlineExceeded };
-            if in_held.milestone == Some(Milestone::Aborted(ended)) {
+            if in_held.step == Some(Step::Abort(ended)) {
                 continue;
             }
             if [&in_free, &in_held].iter().any(|decision| decision.reason == Reason::AdmissionNotEnforced) {

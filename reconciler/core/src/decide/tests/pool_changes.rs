@@ -4,7 +4,6 @@ use brupop_api::{Marker, names};
 use serde_json::{Value, json};
 
 use super::world::{NEW, OLD};
-use crate::decide::node as decide;
 use crate::known::{Known, KnownDrain};
 use crate::policy::Policy;
 use crate::tests::world::{
@@ -51,7 +50,7 @@ fn reason(pools: &[(&str, Value)], fleet_spec: &Value, cordoned: bool) -> String
         Policy::default(),
     );
     let observed = observe_knowing(&cluster, &known, &policy, NOW);
-    format!("{:?}", decide(&observed.fleet, &observed.views[0]).reason)
+    format!("{:?}", observed.decide().nodes[0].reason)
 }
 
 fn web(change: &Value) -> Value {

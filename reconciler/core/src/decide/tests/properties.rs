@@ -49,15 +49,16 @@ proptest! {
     fn every_write_fits_its_object(fleet in fleet()) {
         let cluster = fleet.cluster();
         let observed = fleet.observe(&cluster);
-        let decided = decide_all(&observed);
-        let of_nodes = decided.nodes.iter().flat_map(|decision| match &decision.effect {
-            Some(Effect::Write(write)) => vec![write],
-            Some(Effect::Grant { confirm, grant }) => vec![confirm, grant],
+        let decided = observed.decide();
+        let effects = observed.views.iter().zip(&decided.nodes).filter_map(|(view, it)| it.step?.effect(&observed.fleet, view));
+        let of_nodes = effects.flat_map(|effect| match effect {
+            Effect::Write(write) => vec![write],
+            Effect::Grant { confirm, grant } => vec![confirm, grant],
             _ => vec![],
         });
         let terms = [None, Some(fleet.status())].map(|ledger| new_term(ledger, &observed.views).1);
         let label = opt_in(&FleetFacts::EXAMPLE, &BARE).unwrap();
-        for write in of_nodes.chain(&decided.slots.write).chain(&terms).chain([&label]) {
+        for write in of_nodes.chain(decided.allocation.write).chain(terms).chain([label]) {
             prop_assert_eq!(write.fits(), Ok(()));
         }
     }

@@ -33,7 +33,7 @@ fn the_oldest_record_that_nobody_needs_makes_room() {
         ..without_slots()
     };
     let begun = updating(StagedAndPerformedUpdate, Idle).named("brs-o");
-    let chosen = slots(&fleet, &[idle(), begun, wants]);
+    let chosen = allocate(&fleet, &[idle(), begun, wants]);
     assert_eq!(chosen.taken, [0]);
     let after = records_of(&chosen.write.unwrap()).unwrap();
     let gone: Vec<_> = (versions.iter()).filter(|it| !after.contains(it)).collect();
@@ -49,8 +49,8 @@ fn no_node_begins_without_room_for_a_record() {
         ..without_slots()
     };
     let decided = observed(of(&versions), vec![idle()]);
-    let decided = decide_all(&decided);
-    assert_eq!(decided.slots.write, None);
+    let decided = decided.decide();
+    assert_eq!(decided.allocation.write, None);
     assert_eq!(
         decided.nodes[0].reason,
         Reason::VersionHalted(TooManyFailures::NoRoom)
@@ -61,12 +61,12 @@ fn no_node_begins_without_room_for_a_record() {
         slots: &SLOT,
         ..of(&versions)
     };
-    let write = slots(&holds, &[over(Some(&fell_back))]).write.unwrap();
+    let write = allocate(&holds, &[over(Some(&fell_back))]).write.unwrap();
     assert_eq!(sets(&write, Field::Slot(SHADOW)), Some(Value::Absent));
     assert_eq!(records_of(&write), None);
     let mut one_goes_on = versions.clone();
     one_goes_on[0].halted_at = None;
     for versions in [&versions[1..], &one_goes_on] {
-        assert!(slots(&of(versions), &[idle()]).write.is_some());
+        assert!(allocate(&of(versions), &[idle()]).write.is_some());
     }
 }

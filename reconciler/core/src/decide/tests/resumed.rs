@@ -90,7 +90,7 @@ fn a_failure_under_halt_must_be_seen() {
         versions: &versions,
         ..fleet()
     };
-    let told = slots(&told, &[over(Some(&fell_back))]).halted;
+    let told = allocate(&told, &[over(Some(&fell_back))]).halted;
     assert_eq!(told, [], "no new halt is told of");
     let too_early = resuming(&seen);
     assert_eq!(in_time(NOW, &too_early, further.clone()), None);

@@ -6,7 +6,7 @@ use brupop_apply::apply;
 use super::versions::known;
 use super::world::*;
 use super::zones;
-use crate::decide::slots::{self, slots as take_slots};
+use crate::decide::allocate::Holders;
 use crate::decide::writes;
 
 #[test]
@@ -20,7 +20,7 @@ fn a_slot_says_since_when_for_which_release_and_pool() {
         ..Slot::default()
     };
     let taken =
-        |fleet: &FleetFacts<'_>, view| slot_of(&take_slots(fleet, &[view]).write.unwrap(), SHADOW);
+        |fleet: &FleetFacts<'_>, view| slot_of(&allocate(fleet, &[view]).write.unwrap(), SHADOW);
     assert_eq!(taken(&without_slots(), idle()), Some(slot.clone()));
     let pools: [PoolFacts<'_>; 1] = [zones::pool("web")];
     let in_pool = FleetFacts {
@@ -43,7 +43,7 @@ type Change = (&'static str, fn(&mut BottlerocketFleet));
 #[test]
 fn slots_are_taken_only_on_what_was_read() {
     let fleet = without_slots();
-    let write = take_slots(&fleet, &[idle()]).write.unwrap();
+    let write = allocate(&fleet, &[idle()]).write.unwrap();
     let ledger = ledger(&fleet);
     let changes: [Change; 4] = [
         ("another one leads", |ledger| {
@@ -112,7 +112,7 @@ fn unavailable_nodes_use_up_the_limit_and_no_slots() {
             versions: &proven,
             ..without_slots()
         };
-        assert_eq!(take_slots(&fleet, &views).taken.len(), taken, "{says}");
+        assert_eq!(allocate(&fleet, &views).taken.len(), taken, "{says}");
     }
 }
 
@@ -186,7 +186,7 @@ fn a_slot_is_given_back_once_nothing_is_left_of_its_update() {
         ),
     ] {
         let (fleet, views) = (fleet(), [view]);
-        let freed = slots::Holders::of(&fleet, &views).freed;
+        let freed = Holders::of(&fleet, &views).freed;
         assert_eq!(
             freed.iter().any(|(name, _)| *name == SHADOW),
             expected,
@@ -207,7 +207,7 @@ fn who_has_a_slot_counts_once() {
             ..fleet()
         };
         assert_eq!(
-            take_slots(&fleet, &[away, other]).taken,
+            allocate(&fleet, &[away, other]).taken,
             taken,
             "a limit of {limit}"
         );

@@ -60,15 +60,22 @@ fn workloads_that_stay_away_end_the_update_as_updated() {
         .with(|view| view.time.workloads_overdue = true);
         let decision = decide(&fleet(), &view);
         assert_eq!(failures_of(&decision), None, "{evicted:?}");
-        decision.milestone
+        decision.step
     };
-    assert_eq!(of(MISSING), Some(Milestone::UpdatedWithoutWorkloads));
+    assert_eq!(
+        of(MISSING),
+        Some(Step::Finish {
+            workloads_back: false
+        })
+    );
     assert_eq!(
         [of(Evicted::Back), of(Evicted::Unknown)],
-        [Some(Milestone::Updated); 2]
+        [Some(Step::Finish {
+            workloads_back: true
+        }); 2]
     );
     // Its slot is given back, and the version has been reached.
-    let ledger = slots(&fleet(), &[versions::over(None).rebooted(NEW)])
+    let ledger = allocate(&fleet(), &[versions::over(None).rebooted(NEW)])
         .write
         .unwrap();
     assert_eq!(sets(&ledger, Field::Slot(SHADOW)), Some(Value::Absent));

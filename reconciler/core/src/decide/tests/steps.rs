@@ -84,33 +84,39 @@ fn a_staged_node_is_taken_out_in_order() {
 }
 
 #[test]
-fn each_step_reaches_its_milestone() {
+fn each_view_has_its_step() {
     let owners = ["apps/v1/ReplicaSet/shop/cart".to_owned()];
     let cordoned = staged().marked_by(&CORDONED);
     let back = updating(RebootedIntoUpdate, RebootedIntoUpdate).rebooted(NEW);
-    for (what, view, milestone) in [
-        ("it begins", idle(), Some(Milestone::Started)),
-        ("it is staged", staged(), Some(Milestone::Cordoned)),
-        ("pods are evicted", cordoned, None),
+    for (what, view, step) in [
+        ("it begins", idle(), Some(Step::Stage(NEW))),
+        ("it is staged", staged(), Some(Step::Cordon)),
+        ("pods are evicted", cordoned, Some(Step::Evict)),
         (
             "uncordoned",
             cordoned.with_node(|it| it.unschedulable = false),
-            Some(Milestone::CordonedAgain),
+            Some(Step::CordonAgain),
         ),
         (
             "pods return",
             cordoned.with(|it| it.pods.returning = &owners),
-            Some(Milestone::PodsLeft),
+            Some(Step::LeavePods),
         ),
-        ("it is back, and monitored", back, None),
+        ("it is back, and monitored", back, Some(Step::Monitor)),
         (
             "it fell back",
             back.rebooted(OLD),
-            Some(Milestone::Aborted(Abort::FellBack)),
+            Some(Step::Abort(Abort::FellBack)),
         ),
-        ("it was monitored", watched(), Some(Milestone::Updated)),
+        (
+            "it was monitored",
+            watched(),
+            Some(Step::Finish {
+                workloads_back: true,
+            }),
+        ),
     ] {
-        assert_eq!(decide(&fleet(), &view).milestone, milestone, "{what}");
+        assert_eq!(decide(&fleet(), &view).step, step, "{what}");
     }
 }
 
@@ -374,7 +380,7 @@ fn empty_boot_id_in_mid_update_waits() {
             let counts = view.time.step_overdue
                 && !view.node.unwrap().ready
                 && view.shadow.unwrap().is_claimed();
-            assert_eq!(slots(&fleet(), &[view]).write.is_some(), counts);
+            assert_eq!(allocate(&fleet(), &[view]).write.is_some(), counts);
         }
     }
     let fell_back = staged().rebooted(OLD);
@@ -475,7 +481,7 @@ fn an_update_of_another_operator_is_left_alone() {
                 (None, Reason::OtherOperator(LeftUpdate)),
                 "{state:?}"
             );
-            assert_eq!(slots(&without_slots(), &[view]).write, None, "{state:?}");
+            assert_eq!(allocate(&without_slots(), &[view]).write, None, "{state:?}");
             assert!(
                 crate::decide::new_term(None, &[view]).1.sets.len() == 1,
                 "no slot"

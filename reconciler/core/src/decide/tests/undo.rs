@@ -3,7 +3,7 @@
 use brupop_api::names;
 
 use super::world::*;
-use crate::decide::writes::{undo, undo_and_keep_owners};
+use crate::decide::writes::{put_back, undo};
 use crate::objects::Words;
 
 /// A change of a Node: its field, how the marker tells of it, and how the Node shows it.
@@ -158,7 +158,7 @@ fn owners_of_evicted_pods_stay_in_the_marker() {
         ..rest.clone()
     };
     let node = idle().node.unwrap();
-    let write = undo_and_keep_owners(&fleet(), &node, &marker, false);
+    let write = put_back(&fleet(), &idle(), &node, &marker);
     assert_eq!(
         sets(&write, Field::Marker),
         Some(Value::Marker(std::borrow::Cow::Owned(rest)))

@@ -35,7 +35,7 @@ fn crowded(view: &mut NodeView<'static>) {
 }
 
 fn taken(fleet: &FleetFacts<'_>, views: &[NodeView<'_>]) -> Vec<String> {
-    slots(fleet, views)
+    allocate(fleet, views)
         .taken
         .into_iter()
         .map(|at| views[at].shadow_name.to_owned())
@@ -87,11 +87,11 @@ fn who_cannot_be_emptied_is_passed_over() {
 fn unknown_pods_hold_the_nodes_place() {
     let [mut first, second] = two();
     first.pods.known = false;
-    let next = slots(&without_slots(), &[first, second]);
+    let next = allocate(&without_slots(), &[first, second]);
     assert_eq!((next.write, next.preflight), (None, vec![0, 1]));
     let third = first.named("brs-c");
     assert_eq!(
-        slots(&without_slots(), &[first, second, third]).preflight,
+        allocate(&without_slots(), &[first, second, third]).preflight,
         [0, 1],
         "and one follows"
     );
@@ -142,7 +142,10 @@ fn budget_holds_node_back_for_as_long_as_a_drain_may_take() {
     assert_eq!(taken(&without_slots(), &[asked_for, second]), ["brs-a"]);
     // The same clock holds in the slot before the cordon.
     let held = decide(&fleet(), &staged().with(blocked));
-    assert_eq!(held, Decision::wait(Reason::BudgetAllowsNone(BUDGET)));
+    assert_eq!(
+        (held.step, held.reason),
+        (None, Reason::BudgetAllowsNone(BUDGET))
+    );
     // The deadline of the step ends neither this wait nor what follows it, but every other wait.
     let late = staged().with(|view| view.time.step_overdue = true);
     assert_eq!(decide(&fleet(), &late.with(blocked)), held);
@@ -156,7 +159,7 @@ fn budget_holds_node_back_for_as_long_as_a_drain_may_take() {
             force,
             ..staged().with(change)
         };
-        decide(&fleet(), &view).milestone == Some(Milestone::Cordoned)
+        decide(&fleet(), &view).step == Some(Step::Cordon)
     };
     assert!(cordons(waited, false), "it is cordoned at once");
     assert!(cordons(blocked, true), "its pods will be deleted");
@@ -344,7 +347,7 @@ fn each_pool_has_its_own_successors() {
         staged().named("brs-z0").in_pool(1),
         idle().named("brs-z1").in_pool(1),
     ];
-    assert_eq!(slots(&fleet, &views).preflight, [1, 4]);
+    assert_eq!(allocate(&fleet, &views).preflight, [1, 4]);
 }
 
 /// A slot is given back and taken again in one patch, because the pods of who follows are known by then.
@@ -361,7 +364,7 @@ fn the_pods_of_successors_are_looked_at_ahead() {
         ..idle().named(name)
     };
     let (known, second, third) = (idle().named("brs-b"), unknown("brs-b"), unknown("brs-c"));
-    let next = slots(&fleet, &[running, second, third]);
+    let next = allocate(&fleet, &[running, second, third]);
     assert_eq!(
         (next.write, next.preflight),
         (None, vec![1]),
@@ -374,7 +377,7 @@ fn the_pods_of_successors_are_looked_at_ahead() {
             (2, Reason::LimitReached(Turn::NoSlot))
         ]
     );
-    let next = slots(&fleet, &[running, known, third]);
+    let next = allocate(&fleet, &[running, known, third]);
     assert_eq!(
         next.preflight,
         [1],
@@ -387,7 +390,7 @@ fn the_pods_of_successors_are_looked_at_ahead() {
     });
     let views = [over, known, third];
     assert_eq!(taken(&fleet, &views), ["brs-b"]);
-    let write = slots(&fleet, &views).write.unwrap();
+    let write = allocate(&fleet, &views).write.unwrap();
     assert_eq!(
         sets(&write, Field::Slot("brs-a")),
         Some(Value::Absent),
@@ -398,7 +401,7 @@ fn the_pods_of_successors_are_looked_at_ahead() {
         default_pool: limited(0),
         ..without_slots()
     };
-    let preflight = slots(&full_of_unavailable, &[second, third]).preflight;
+    let preflight = allocate(&full_of_unavailable, &[second, third]).preflight;
     assert_eq!(preflight, [0_usize; 0], "nobody will give a slot back");
 }
 

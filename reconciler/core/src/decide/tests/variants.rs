@@ -35,7 +35,7 @@ fn each_variant_has_its_own_canary() {
             versions: &versions,
             ..without_slots()
         };
-        assert_eq!(slots(&fleet, &views).taken, begin);
+        assert_eq!(allocate(&fleet, &views).taken, begin);
     }
 }
 

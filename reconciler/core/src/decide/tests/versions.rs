@@ -69,7 +69,7 @@ pub(super) fn record(
         versions: &versions,
         ..*fleet
     };
-    let write = slots(&fleet, views).write?;
+    let write = allocate(&fleet, views).write?;
     let mut records = records_of(&write)?.into_iter();
     records.find(|record| record.version == NEW && !versions.contains(record))
 }
@@ -105,7 +105,7 @@ pub(super) fn names(record: &VersionRecord) -> Vec<&str> {
 fn the_first_failure_halts_a_new_version() {
     let fell_back = failures("FellBack");
     let next = idle().named("brs-o");
-    let passed = slots(&fleet(), &[over(Some(&fell_back)), next]);
+    let passed = allocate(&fleet(), &[over(Some(&fell_back)), next]);
     let write = passed.write.unwrap();
     assert_eq!(sets(&write, Field::Slot(SHADOW)), Some(Value::Absent));
     assert_eq!(
@@ -131,10 +131,10 @@ fn the_first_failure_halts_a_new_version() {
         decide(&fleet, &next).reason,
         Reason::VersionHalted(TooManyFailures::Version(NEW))
     );
-    assert_eq!(slots(&fleet, &[next]).write, None);
+    assert_eq!(allocate(&fleet, &[next]).write, None);
     let next = next.with_shadow(|shadow| shadow.status.target_version = Some("1.20.1"));
     assert!(
-        slots(&fleet, &[next]).write.is_some(),
+        allocate(&fleet, &[next]).write.is_some(),
         "another version starts afresh"
     );
 }
@@ -184,7 +184,7 @@ fn a_proven_version_needs_two_failed_nodes() {
 fn an_absent_host_counts_and_keeps_its_slot() {
     assert_eq!(record(&fleet(), None, &[away()]), None, "in time");
     let away = away().with(|view| view.time.step_overdue = true);
-    let write = slots(&fleet(), &[away]).write.unwrap();
+    let write = allocate(&fleet(), &[away]).write.unwrap();
     let counted = BTreeMap::from([(
         SHADOW.to_owned(),
         Slot {
@@ -215,7 +215,7 @@ fn an_absent_host_counts_and_keeps_its_slot() {
     }
     .with_node(|node| (node.ready, node.boot_id) = (true, SECOND_BOOT));
     assert!(
-        slots(&resumed, &[came_back]).write.is_some(),
+        allocate(&resumed, &[came_back]).write.is_some(),
         "it gives its slot back"
     );
     for (what, seen) in [
@@ -291,7 +291,7 @@ fn a_deleted_node_counts_if_lost_before() {
                 ..versioned.clone()
             },
         )]);
-        let write = slots(
+        let write = allocate(
             &FleetFacts {
                 slots: &held,
                 ..fleet()
@@ -423,7 +423,7 @@ fn many_missing_hosts_are_counted_once_each() {
             .collect()
     };
     let (before, after) = (held(false), held(true));
-    let write = slots(
+    let write = allocate(
         &FleetFacts {
             slots: &before,
             ..fleet()
@@ -446,7 +446,7 @@ fn many_missing_hosts_are_counted_once_each() {
         ..fleet()
     };
     assert_eq!(
-        slots(&after, &missing).write,
+        allocate(&after, &missing).write,
         None,
         "nothing is left to be said"
     );

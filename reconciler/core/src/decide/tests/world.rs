@@ -17,12 +17,13 @@ pub(super) use serde_json::json;
 pub(super) use std::collections::BTreeMap;
 pub(super) use std::sync::LazyLock;
 
-pub(super) use super::{failures_of, marker_of, next_state, records_of, sets, slot_of, write};
-pub(super) use crate::decide::{
-    Abort, Decision, DrainStep, Effect, LimitScope, Milestone, MonitorStep, OtherOperator, Reason,
-    RebootStep, Silence, StagingStep, TOO_MANY_PODS, TooManyFailures, Turn, UsedUp,
+pub(super) use super::{
+    Decided, allocate, decide, failures_of, marker_of, next_state, records_of, sets, slot_of, write,
 };
-pub(super) use crate::decide::{fleet as decide_all, node as decide, slots};
+pub(super) use crate::decide::{
+    Abort, Deletion, DrainStep, Effect, LimitScope, MonitorStep, OtherOperator, Reason, RebootStep,
+    Silence, StagingStep, Step, TOO_MANY_PODS, TooManyFailures, Turn, UsedUp,
+};
 pub(super) use crate::facts::{
     FleetFacts, NodeFacts, NodeView, Observed, PodFacts, PoolFacts, Steering, TimeFacts,
 };

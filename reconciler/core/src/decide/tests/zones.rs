@@ -34,7 +34,7 @@ fn chosen(
         threshold: MANY,
         ..fleet()
     };
-    let chosen = slots(&fleet, views);
+    let chosen = allocate(&fleet, views);
     let name = |at: usize| views[at].shadow_name.to_owned();
     let queued = chosen.queued.iter().map(|(at, reason)| match reason {
         Reason::WaitingForZone(zone) => (name(*at), (*zone).to_owned()),

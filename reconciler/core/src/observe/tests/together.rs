@@ -32,7 +32,8 @@ fn reasons(cluster: &Cluster) -> Vec<String> {
         ..known(cluster)
     };
     let observed = observe_knowing(cluster, &known, &policy, NOW);
-    decide::fleet(&observed)
+    observed
+        .decide()
         .nodes
         .iter()
         .map(|decision| format!("{:?}", decision.reason))
@@ -152,10 +153,10 @@ fn who_waits_for_the_control_plane_is_told_for_whom() {
     );
     put_ledger(&mut cluster, json!({"maxUnavailable": 3}), json!({}));
     let observed = observe_at(&cluster, &POLICY, NOW);
-    let decided = decide::fleet(&observed);
+    let decided = observed.decide();
     assert_eq!(
         decided.nodes[0].reason,
         Reason::ControlPlaneBusy("left-out")
     );
-    assert_eq!(decided.slots.preflight, [0_usize; 0], "it is not next");
+    assert_eq!(decided.allocation.preflight, [0_usize; 0], "it is not next");
 }

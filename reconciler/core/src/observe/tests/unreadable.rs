@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::cluster::Watched as _;
-use crate::decide::slots;
 
 /// What makes a Node unreadable; its kubelet, or who may annotate it, can write that.
 fn unreadable() -> [(&'static str, Value); 3] {
@@ -45,7 +44,7 @@ fn begins(a: Value, b: Value, of_pool: Option<Value>) -> bool {
         ..policy()
     };
     let observed = observe_knowing(&cluster, &known, &policy, NOW);
-    let taken = slots(&observed.fleet, &observed.views).taken;
+    let taken = observed.decide().allocation.taken;
     taken
         .iter()
         .any(|&at| observed.views[at].shadow_name == "brs-b")

@@ -30,34 +30,44 @@ fn view() -> NodeView<'static> {
 }
 
 #[test]
-fn each_milestone_has_its_word() {
-    for (milestone, word, warning, on_node) in [
-        (Milestone::Started, "UpdateStarted", false, true),
-        (Milestone::CordonedAgain, "CordonedAgain", true, true),
-        (Milestone::PodsLeft, "PodsLeft", true, true),
-        (Milestone::Updated, "Updated", false, true),
+fn each_step_has_its_word() {
+    for (step, word, warning, on_node) in [
+        (Step::Stage("2.0.0"), "UpdateStarted", false, true),
+        (Step::CordonAgain, "CordonedAgain", true, true),
+        (Step::LeavePods, "PodsLeft", true, true),
         (
-            Milestone::UpdatedWithoutWorkloads,
+            Step::Finish {
+                workloads_back: true,
+            },
+            "Updated",
+            false,
+            true,
+        ),
+        (
+            Step::Finish {
+                workloads_back: false,
+            },
             "UpdatedWithoutWorkloads",
             true,
             true,
         ),
+        (Step::Abort(Abort::FellBack), "UpdateAborted", true, true),
         (
-            Milestone::Aborted(Abort::FellBack),
-            "UpdateAborted",
-            true,
+            Step::DeleteShadow(Deletion::OptedOut),
+            "OptedOut",
+            false,
             true,
         ),
-        (Milestone::OptedOut, "OptedOut", false, true),
-        (Milestone::Removed, "UpdatedNodeRemoved", false, false),
+        (
+            Step::DeleteShadow(Deletion::UpdatedNodeGone),
+            "UpdatedNodeRemoved",
+            false,
+            false,
+        ),
     ] {
-        let event = EventText::of_milestone(&view(), milestone).unwrap();
-        assert_eq!(
-            (event.reason, event.warning),
-            (word, warning),
-            "{milestone:?}"
-        );
-        assert_eq!(event.concerns_node(), on_node, "{milestone:?}");
+        let event = EventText::of_step(&view(), step).unwrap();
+        assert_eq!((event.reason, event.warning), (word, warning), "{step:?}");
+        assert_eq!(event.concerns_node(), on_node, "{step:?}");
         assert_eq!(event.action, "UpdateAttempt4");
     }
 }
@@ -70,7 +80,7 @@ fn a_persons_cordon_is_said_to_stay() {
             unschedulable: stays,
             ..NodeFacts::EXAMPLE
         });
-        let event = EventText::of_milestone(&view, Milestone::Cordoned);
+        let event = EventText::of_step(&view, Step::Cordon);
         let says = event.map(|event| (event.reason, event.note.ends_with("stays cordoned")));
         assert_eq!(says, stays.then_some(("StaysCordoned", true)));
     }
@@ -90,9 +100,7 @@ fn what_stays_on_the_host_is_told() {
         let mut view = view();
         let status = &mut view.shadow.as_mut().unwrap().status;
         (status.attempt, status.current_version) = (attempt, Some(current));
-        let note = EventText::of_milestone(&view, Milestone::Aborted(why))
-            .unwrap()
-            .note;
+        let note = EventText::of_step(&view, Step::Abort(why)).unwrap().note;
         for text in [undone, stays] {
             assert_eq!(note.contains(text), told == Some(text), "{note}");
         }
@@ -118,9 +126,15 @@ fn events_are_printable_whatever_is_quoted() {
         why: hostile.to_owned(),
     };
     for event in [
-        EventText::of_milestone(&view, Milestone::Started).unwrap(),
-        EventText::of_milestone(&view, Milestone::Updated).unwrap(),
-        EventText::of_milestone(&view, Milestone::Aborted(Abort::StepFailed)).unwrap(),
+        EventText::of_step(&view, Step::Stage("2.0.0")).unwrap(),
+        EventText::of_step(
+            &view,
+            Step::Finish {
+                workloads_back: true,
+            },
+        )
+        .unwrap(),
+        EventText::of_step(&view, Step::Abort(Abort::StepFailed)).unwrap(),
         EventText::of_refusal(&view, &pod, hostile),
         EventText::of_no_opt_in(hostile),
         EventText::of_halts(&[halted]).unwrap(),

@@ -9,7 +9,6 @@ mod stalls;
 
 use super::*;
 use crate::cluster::{Cluster, Watched as _};
-use crate::decide;
 use crate::known::Known;
 use crate::policy::Policy;
 use crate::pool::Pool;
@@ -75,7 +74,7 @@ fn status_of(
     put_ledger(cluster, json!({}), ledger);
     let policy = Policy::default();
     let observed = observe_knowing(cluster, &known(cluster), &policy, NOW);
-    let decided = decide::fleet(&observed);
+    let decided = observed.decide();
     pools(&observed, &decided.nodes, unanswered, false)
         .pop()
         .unwrap()
@@ -145,7 +144,7 @@ fn force_without_the_right_counts_as_abort_and_is_told() {
         };
         let policy = Policy::default();
         let observed = observe_knowing(&cluster, &known, &policy, NOW);
-        let decided = decide::fleet(&observed);
+        let decided = observed.decide();
         let status = pools(&observed, &decided.nodes, |_| None, may_force).pop();
         assert_eq!(observed.views[0].force, force, "{on_timeout} {may_force}");
         assert_eq!(words(&status.unwrap())[3], told, "{on_timeout} {may_force}");

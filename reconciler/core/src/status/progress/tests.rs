@@ -2,7 +2,6 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cluster::{Cluster, Watched as _};
-use crate::decide;
 use crate::policy::Policy;
 use crate::tests::world::{NOW, known, node, observe_knowing, pool, put_agent, put_ledger, shadow};
 use brupop_api::{Problem, names};
@@ -76,7 +75,7 @@ fn updated(hosts: &[Host], versions: &Value, ledger: Value) -> (String, [u64; 6]
     let policy = Policy::default();
     let known = known(&cluster);
     let observed = observe_knowing(&cluster, &known, &policy, NOW);
-    let decisions = decide::fleet(&observed).nodes;
+    let decisions = observed.decide().nodes;
     let progress = Progress::of_fleet(&observed, &decisions);
     let NodeCounts {
         nodes,

@@ -1,0 +1,283 @@
+//! Whether an update of a node may begin, or why not: by the node, its host, its pool and the fleet.
+
+use brupop_api::facts::ShadowFacts;
+use brupop_api::{Problem, State};
+use semver::Version;
+
+use super::assess::undo_when_ready;
+use super::step::{Assessment, Case, Deletion, Step};
+use super::{
+    Abort, Gone, OVERGROWN, OtherOperator, Reason, Silence, StagingStep, TOO_MANY_PODS,
+    TooManyFailures, Turn,
+};
+use crate::facts::{FleetFacts, NodeFacts, NodeView, Steering};
+use crate::rules::GateState;
+use crate::window::Starts;
+
+impl<'a> Case<'_, 'a> {
+    /// Wanted: nothing. What is left of the last update is undone first; then the next one begins if the node has a
+    /// slot.
+    pub(super) fn idle(self) -> Assessment<'a> {
+        let Self {
+            fleet,
+            view,
+            node,
+            shadow,
+            slot,
+        } = self;
+        if node
+            .marker
+            .is_some_and(|marker| !marker.is_kept() || !node.labelled)
+        {
+            return undo_when_ready(node, Reason::Finishing);
+        }
+        if !node.labelled {
+            return Assessment::take(Step::DeleteShadow(Deletion::OptedOut), Reason::NotLabelled);
+        }
+        let slot = match slot {
+            Some(slot) if Some(slot.attempt) > shadow.spec.attempt => slot,
+            Some(_) => return Assessment::wait(finishing(shadow)),
+            None => {
+                return match startable(fleet, view) {
+                    Ok(version) => Assessment {
+                        may_start: (shadow.spec.state == State::Idle).then_some(version),
+                        ..Assessment::wait(Reason::LimitReached(Turn::NoSlot))
+                    },
+                    Err(reason) => Assessment::wait(reason),
+                };
+            }
+        };
+        match able(fleet, view) {
+            Err(reason) if awaited(fleet, view) == Some(reason) => Assessment::wait(reason),
+            Err(reason) => Assessment::take(Step::SkipAttempt, reason),
+            // The slot was taken for another version, and counts as a try of that.
+            Ok(version) if slot.version.as_deref().is_some_and(|its| its != version) => {
+                Assessment::take(Step::SkipAttempt, Reason::LimitReached(Turn::NoSlot))
+            }
+            Ok(version) => Assessment::take(
+                Step::Stage(version),
+                Reason::Staging(StagingStep::Begins(version)),
+            ),
+        }
+    }
+
+    /// The update has begun, perhaps hours ago, and the node is not cordoned yet: is it given up because the pool no longer
+    /// allows it, or the whole fleet is paused, or because a node of another zone is out of service? Or does it wait for a
+    /// gate?
+    pub(super) fn closed(self) -> Option<Assessment<'a>> {
+        let Self {
+            fleet,
+            view,
+            node,
+            shadow,
+            ..
+        } = self;
+        let version = shadow.spec.version.unwrap_or_default();
+        let still_allowed = allows(fleet, view, node, Stage::Cordon)
+            .and_then(|()| allows_version(fleet, view, version));
+        if still_allowed.is_err() || fleet.starts == Starts::Paused || view.busy_zone.is_some() {
+            return Some(Assessment::abort(Abort::PoolClosed));
+        }
+        awaited(fleet, view).map(Assessment::wait)
+    }
+}
+
+/// The version to which this node could be updated now, or why not.
+fn startable<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reason<'a>> {
+    let version = able(fleet, view)?;
+    match view.pods.blocked {
+        Some(why) if !view.force && !view.pods.waited => Err(Reason::BudgetAllowsNone(why)),
+        _ => Ok(version),
+    }
+}
+
+/// The version to which the node could be updated, whatever budgets allow now, or why not: a node with a slot waits for
+/// budgets before its cordon.
+fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reason<'a>> {
+    let (Some(node), Some(shadow)) = (view.node, view.shadow) else {
+        return Err(Reason::NodeGone(Gone::Deleted));
+    };
+    first([
+        (!node.labelled, Reason::NotLabelled),
+        (!node.ready, Reason::NodeNotReady),
+        (node.leaving, Reason::NodeLeaving),
+        (node.overgrown, Reason::NodeChangesDenied(OVERGROWN)),
+        (node.version.is_none(), Reason::NotBottlerocket),
+        (!view.has_reported(), Reason::AgentSilent(Silence::NoReport)),
+        (!shadow.reports(State::Idle), finishing(&shadow)),
+        (!node.agent_ready, Reason::AgentSilent(Silence::NoPod)),
+    ])?;
+    // Each update begins with a refresh, which would fail.
+    if shadow.status.cannot_update()
+        && let Some(reason) = Reason::of_status(&shadow.status)
+    {
+        return Err(reason);
+    }
+    // The Node says which version runs, whatever its agent says: no node is updated to the version that it runs.
+    let update = shadow
+        .update()
+        .filter(|version| Some(*version) != node.version);
+    let version = update.ok_or_else(|| no_update(&shadow))?;
+    first([
+        (node.paused, Reason::NodePaused),
+        (
+            fleet.is_halted_for(view, version),
+            Reason::VersionHalted(TooManyFailures::Version(version)),
+        ),
+    ])?;
+    let (allows, allows_version) = (
+        allows(fleet, view, &node, Stage::Start),
+        allows_version(fleet, view, version),
+    );
+    // What a person has to lift is told before a window that is closed: the agent downloads nothing ahead meanwhile.
+    for told in [&allows, &allows_version] {
+        if let Err(reason) = told
+            && reason.forbids_download()
+        {
+            return Err(*reason);
+        }
+    }
+    first([
+        (fleet.starts == Starts::Paused, Reason::FleetPaused),
+        (
+            !fleet.alone,
+            Reason::OtherOperator(OtherOperator::Installed),
+        ),
+    ])?;
+    if let Some(first) = fleet.pool_left_out {
+        return Err(Reason::TooManyPools(first));
+    }
+    allows.and(allows_version)?;
+    first([
+        (
+            fleet.starts == Starts::AdmissionNotEnforced,
+            Reason::AdmissionNotEnforced,
+        ),
+        // It ends by itself, so whatever else holds the node is told first.
+        (view.time.backing_off, Reason::BackingOff),
+        (view.time.young && !node.update_now, Reason::NodeTooYoung),
+    ])?;
+    match (view.denied.or(view.shadow_denied), view.pods.undrainable) {
+        (Some(why), _) => Err(Reason::NodeChangesDenied(why)),
+        _ if view.pods.too_many => Err(Reason::CannotDrain(TOO_MANY_PODS)),
+        (None, Some(why)) if !view.force => Err(Reason::CannotDrain(why)),
+        _ => view
+            .busy_control_plane
+            .map_or(Ok(version), |node| Err(Reason::ControlPlaneBusy(node))),
+    }
+}
+
+/// Why a host that can look for updates names none.
+fn no_update<'a>(shadow: &ShadowFacts<'a>) -> Reason<'a> {
+    match shadow.status.problem {
+        Some(problem @ Problem::NoUpdateChosen) => {
+            Reason::NoUpdateChosen(shadow.status.message.unwrap_or(problem.as_str()))
+        }
+        _ => Reason::NoUpdate,
+    }
+}
+
+/// Why the last update is not over yet: the agent undoes what its attempt did, or its host keeps it from that.
+fn finishing<'a>(shadow: &ShadowFacts<'a>) -> Reason<'a> {
+    let told = Reason::against_report(&shadow.status).filter(|_| !shadow.reports(State::Idle));
+    told.unwrap_or(Reason::Finishing)
+}
+
+/// The first of these obstacles that is there, as an error.
+fn first<'a>(obstacles: impl IntoIterator<Item = (bool, Reason<'a>)>) -> Result<(), Reason<'a>> {
+    obstacles
+        .into_iter()
+        .find(|(is_there, _)| *is_there)
+        .map_or(Ok(()), |(_, reason)| Err(reason))
+}
+
+/// How far an update has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It has not begun.
+    Start,
+    /// It has begun; the node is not cordoned yet.
+    Cordon,
+}
+
+/// Does the pool of this node let its update start, or go on to the cordon?
+///
+/// # Errors
+/// Why not.
+fn allows<'a>(
+    fleet: &FleetFacts<'a>,
+    view: &NodeView<'a>,
+    node: &NodeFacts<'a>,
+    stage: Stage,
+) -> Result<(), Reason<'a>> {
+    let starts = match (view.steering, fleet.pool_of(view)) {
+        (Steering::Conflict(pools), _) => return Err(Reason::PoolConflict(pools)),
+        (_, Some(pool)) => pool.starts,
+        (_, None) => return Err(Reason::NotUnderstood("its pool is not known yet")),
+    };
+    match starts {
+        Starts::AdmissionNotEnforced => Err(Reason::AdmissionNotEnforced),
+        Starts::Invalid(why) => Err(Reason::PoolInvalid(why)),
+        Starts::Paused => Err(Reason::PoolPaused),
+        Starts::Frozen(until) if !node.update_now => Err(Reason::Frozen(until)),
+        Starts::OutsideWindow(until) if !node.update_now => Err(Reason::OutsideWindow(until)),
+        Starts::Open | Starts::Frozen(_) | Starts::OutsideWindow(_) => match awaited(fleet, view) {
+            Some(_) if stage == Stage::Cordon => Ok(()),
+            _ => well(fleet, view),
+        },
+    }
+}
+
+/// Of the gates of its pool one of which nobody knows for now, if the others are open: what has begun waits for it.
+fn awaited<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Option<Reason<'a>> {
+    let (state, gate) = fleet.pool_of(view)?.gate?;
+    (state == GateState::Awaited).then_some(Reason::GateUnknown(gate))
+}
+
+/// Are the gates of its pool open?
+///
+/// # Errors
+/// One is not.
+pub(super) fn well<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<(), Reason<'a>> {
+    match fleet.pool_of(view).and_then(|pool| pool.gate) {
+        None => Ok(()),
+        Some((GateState::Closed, gate)) => Err(Reason::GateClosed(gate)),
+        Some((_, gate)) => Err(Reason::GateUnknown(gate)),
+    }
+}
+
+/// Does it allow this version, is it old enough, and are the pools done with it that go first?
+///
+/// # Errors
+/// It does not.
+fn allows_version<'a>(
+    fleet: &FleetFacts<'a>,
+    view: &NodeView<'a>,
+    version: &'a str,
+) -> Result<(), Reason<'a>> {
+    let Some(pool) = fleet.pool_of(view) else {
+        return Ok(());
+    };
+    if !pool.rules.is_none_or(|rules| rules.allow(version)) {
+        return Err(Reason::VersionNotAllowed(version));
+    }
+    // Order and age are for what is new.
+    if goes_back(view, version) {
+        return Ok(());
+    }
+    if let Some(first) = pool.waits_for(version) {
+        return Err(Reason::WaitingForPool(first));
+    }
+    let node = view.node.filter(|node| !node.update_now);
+    node.and_then(|node| pool.ripens((version, node.variant)))
+        .map_or(Ok(()), |until| Err(Reason::VersionTooYoung(until)))
+}
+
+/// Does the node run a newer version than this one?
+pub(crate) fn goes_back(view: &NodeView<'_>, version: &str) -> bool {
+    let runs = view.node.and_then(|node| node.version);
+    let both = runs
+        .and_then(|runs| Version::parse(runs).ok())
+        .zip(Version::parse(version).ok());
+    both.is_some_and(|(runs, version)| version < runs)
+}
