@@ -251,7 +251,7 @@ fuzz: ## Fuzzes the webhook's parser and its verdict (FUZZ_SECONDS or FUZZ_RUNS 
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_RUNS=$(FUZZ_RUNS) webhook/fuzz/run
 
 .PHONY: mutants
-mutants: ## Changes what decides, place by place, and expects that a test fails each time (MUTATED=reconciler/core/src/decide/slots.rs, IN_DIFF=commit; hours for all)
+mutants: ## Changes what decides, place by place, and expects that a test fails each time (MUTATED=reconciler/core/src/decide/allocate.rs, IN_DIFF=commit; hours for all)
 	@mkdir -p $(TARGET)/mutants
 	@$(if $(IN_DIFF),git diff $(IN_DIFF) >$(TARGET)/mutants/diff)
 	@PROPTEST_MAX_SHRINK_ITERS=0 PROPTEST_DISABLE_FAILURE_PERSISTENCE=true \

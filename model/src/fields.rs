@@ -6,7 +6,7 @@ use brupop_api::{Field, Value};
 use brupop_apply::Fields;
 use brupop_core::decide::Abort;
 
-use crate::ledger::{DonePool, Held, Ledger, Record};
+use crate::ledger::{Held, Ledger, Record};
 use crate::objects::{
     BOOTS, FLEET_UID, Failed, LIVES, Mark, Node, POOLS, SHADOWS, Shadow, UIDS, VERSIONS, index_in,
     known_text, name_of, number, said_staged, saying_staged, small, time, to_number, to_state,
@@ -65,7 +65,7 @@ impl Fields for Ledger {
             (_, Value::DonePools(done)) => {
                 let mut done = done.iter();
                 let done = done.find(|it| it.version == VERSIONS[1] && it.pool == POOLS[0]);
-                self.done = done.map(DonePool::of);
+                self.done = done.map(|done| time(&done.since));
             }
             _ => {}
         }

@@ -1,6 +1,6 @@
 //! The fleet's object: slots, what became of the one version, and which halt of it a person ends.
 
-use brupop_api::fleet::{self, VersionRecord};
+use brupop_api::fleet::VersionRecord;
 
 use crate::objects::{NODES, NODES_MAX, small, time};
 
@@ -37,15 +37,6 @@ pub struct Record {
     pub halted: Option<u8>,
 }
 
-/// That a pool is, or was, done with the update.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct DonePool {
-    /// Since when it is.
-    pub since: Option<u8>,
-    /// It had been done for a while before.
-    pub before: bool,
-}
-
 /// The ledger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ledger {
@@ -59,8 +50,8 @@ pub struct Ledger {
     pub slots: [Option<Held>; NODES_MAX],
     /// What became of the update, if anything did.
     pub record: Option<Record>,
-    /// What is noted of the pool that goes first.
-    pub done: Option<DonePool>,
+    /// Since when the pool that goes first is done with the update.
+    pub done: Option<u8>,
     /// The time that stands for the update in `spec.resumedVersions`.
     pub resumed: Option<u8>,
 }
@@ -118,15 +109,6 @@ impl Record {
             doubled,
             succeeded: small(record.succeeded).min(SUCCEEDED_MAX),
             halted: record.halted_at.as_deref().map(time),
-        }
-    }
-}
-
-impl DonePool {
-    pub(crate) fn of(done: &fleet::DonePool) -> Self {
-        Self {
-            since: done.since.as_deref().map(time),
-            before: done.longest_seconds > 0,
         }
     }
 }

@@ -9,7 +9,6 @@ use brupop_core::rules::Rules;
 use brupop_core::window::{Starts, Until};
 use std::sync::LazyLock;
 
-use crate::ledger::DonePool;
 use crate::objects::{NODES_MAX, POOLS, VERSIONS, small};
 use crate::state::{Config, Safeguard};
 use crate::tables::{self, Table, once};
@@ -97,7 +96,7 @@ fn known_facts((pools, turn): ([Pool; 2], Turn)) -> Vec<PoolFacts<'static>> {
 pub(crate) fn facts(
     config: &Config,
     pools: Pools,
-    done: Option<DonePool>,
+    done: Option<u8>,
     now: &str,
 ) -> &'static [PoolFacts<'static>] {
     if config.pools.is_none() {
@@ -106,8 +105,6 @@ pub(crate) fn facts(
     let turn = match config.without {
         _ if !config.order => Turn::Any,
         Some(Safeguard::Order) => Turn::Done,
-        // What was done once is as good as never.
-        Some(Safeguard::Latch) if done.is_none_or(|it| it.since.is_none()) => Turn::Waits,
         _ if waits(done, now) => Turn::Waits,
         _ => Turn::Done,
     };
@@ -118,8 +115,8 @@ pub(crate) fn facts(
 }
 
 /// Does the second pool wait for the first, by the functions that ship?
-pub(crate) fn waits(done: Option<DonePool>, now: &str) -> bool {
-    thread_local! { static LEDGERS: Table<Option<DonePool>, BottlerocketFleetStatus> = Table::default(); }
+pub(crate) fn waits(done: Option<u8>, now: &str) -> bool {
+    thread_local! { static LEDGERS: Table<Option<u8>, BottlerocketFleetStatus> = Table::default(); }
     let ledger = once(&LEDGERS, done, || BottlerocketFleetStatus {
         done_pools: tables::done_pools(done).clone(),
         ..BottlerocketFleetStatus::default()

@@ -119,6 +119,9 @@ impl World {
             return;
         }
         let halted = self.ledger.is_halted();
+        if config.without == Some(Safeguard::Latch) && judged.first_is_left() {
+            self.ledger.done = None;
+        }
         if config.without == Some(Safeguard::DoneUntilHalt) && halted {
             self.ledger.done = self.ledger.done.or(before.done);
         }

@@ -11,7 +11,7 @@ use brupop_api::fleet::{DonePool, NodeFailure, ResumedVersion, Slot, VersionReco
 use brupop_api::shadow::LastFailure;
 use brupop_core::facts::NodeFacts;
 
-use crate::ledger::{self, Held, Ledger, Record};
+use crate::ledger::{Held, Ledger, Record};
 use crate::objects::{Failed, Mark, NODES, NODES_MAX, POOLS, SHADOWS, TIMES, UIDS, VERSIONS};
 
 /// What one thread has made, by what it was made of.
@@ -127,15 +127,14 @@ pub(crate) fn versions(record: Option<Record>) -> &'static Vec<VersionRecord> {
     })
 }
 
-pub(crate) fn done_pools(done: Option<ledger::DonePool>) -> &'static Vec<DonePool> {
-    thread_local! { static DONE_POOLS: Table<Option<ledger::DonePool>, Vec<DonePool>> = Table::default(); }
-    let of = |done: ledger::DonePool| DonePool {
+pub(crate) fn done_pools(since: Option<u8>) -> &'static Vec<DonePool> {
+    thread_local! { static DONE_POOLS: Table<Option<u8>, Vec<DonePool>> = Table::default(); }
+    let of = |since| DonePool {
         pool: POOLS[0].to_owned(),
         version: VERSIONS[1].to_owned(),
-        since: done.since.map(when),
-        longest_seconds: done.before.into(),
+        since: when(since),
     };
-    once(&DONE_POOLS, done, || done.map(of).into_iter().collect())
+    once(&DONE_POOLS, since, || since.map(of).into_iter().collect())
 }
 
 pub(crate) fn failures(failed: Failed) -> &'static LastFailure {

@@ -67,7 +67,7 @@ found! {
         "none-wants", "--nodes 3 --limit 3 --halts --pools 2 --order --attempts 1"
         => "a pool is noted as done that is not";
     a_pool_that_was_done_stays_so: "latch", "--nodes 2 --limit 3 --halts --pools 1 --order --attempts 1 --moves 1"
-        => "a pool waits for one that was done";
+        => "it is forgotten that a pool is done";
     a_halt_clears_what_is_done:
         "done-until-halt", "--nodes 3 --limit 3 --halts --pools 1 --order --attempts 1 --fall-backs 2"
         => "a pool is done with an update that is halted";

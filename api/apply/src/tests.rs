@@ -64,14 +64,14 @@ fn versions() -> Row {
 }
 
 fn done_pools() -> Row {
-    let done = |longest_seconds| {
+    let done = |since: &str| {
         let done = DonePool {
-            longest_seconds,
+            since: since.to_owned(),
             ..DonePool::default()
         };
         Value::DonePools(Cow::Owned(vec![done]))
     };
-    (Field::DonePools, done(1), done(2))
+    (Field::DonePools, done("1"), done("2"))
 }
 
 fn spec_rows() -> Vec<Row> {

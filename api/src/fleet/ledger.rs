@@ -82,7 +82,8 @@ pub struct VersionRecord {
     pub succeeded: u64,
 }
 
-/// How long a pool has been done with a version: a node of it runs the version, and none wants it any more.
+/// A pool that is done with a version: a node of it runs the version in service, and none was left to be updated to it. It stays
+/// so until the version is halted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DonePool {
@@ -92,14 +93,9 @@ pub struct DonePool {
     /// The version.
     #[schemars(with = "Version")]
     pub version: String,
-    /// Since when it is done; absent while it is not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Time>")]
-    pub since: Option<String>,
-    /// For how long it had been done before, in seconds: the longest time.
-    #[serde(default)]
-    #[schemars(with = "Counter")]
-    pub longest_seconds: u64,
+    /// Since when it is done.
+    #[schemars(with = "Time")]
+    pub since: String,
 }
 
 /// A node that failed to reach a version.

@@ -184,8 +184,7 @@ impl Judged<'_> {
     /// The first pool is noted as done, and the leader saw that it was not: a node in service has to run the update, and
     /// none may want it, or have a slot for it.
     fn noted_too_early(&self, before: &Ledger, after: &Ledger) -> Option<&'static str> {
-        let since = |ledger: &Ledger| ledger.done?.since;
-        if since(before).is_some() || since(after).is_none() {
+        if before.done.is_some() || after.done.is_none() {
             return None;
         }
         let first = || {
@@ -200,14 +199,24 @@ impl Judged<'_> {
                 && node.marker.is_none_or(Marker::is_kept)
                 && !node.unschedulable
         });
-        let wants = first().any(|(at, view)| {
+        let comes = first().any(|(at, _)| after.slots[at].is_some());
+        (!runs || comes || self.first_is_left()).then_some("a pool is noted as done that is not")
+    }
+
+    /// Whether a node of the first pool wants the update.
+    pub(crate) fn first_is_left(&self) -> bool {
+        let mut first = self
+            .views
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| self.pool(*at) == Some(0));
+        first.any(|(_, view)| {
             let wanted = view.shadow.and_then(|shadow| shadow.status.target_version);
             let updated = view
                 .node
                 .is_none_or(|node| node.version == Some(VERSIONS[1]));
-            after.slots[at].is_some() || !updated && wanted == Some(VERSIONS[1])
-        });
-        (!runs || wants).then_some("a pool is noted as done that is not")
+            !updated && wanted == Some(VERSIONS[1])
+        })
     }
 
     /// That the first pool is done is forgotten without a halt, though the second still comes after it.

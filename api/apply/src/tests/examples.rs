@@ -30,7 +30,7 @@ fn each_field_has_its_place() {
         json!({"uid": "", "attempt": 1}),
         json!({"version": "", "variant": "", "succeeded": 1}),
     );
-    let done = json!({"pool": "", "version": "", "longestSeconds": 1});
+    let done = json!({"pool": "", "version": "", "since": "1"});
     let mut ledger = json!({
         "term": 4, "slots": {"brs-a": slot}, "versions": [record], "donePools": [done],
         "lastFinished": "LastFinished",

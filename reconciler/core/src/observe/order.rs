@@ -1,7 +1,6 @@
 //! What pools wait for (`spec.dependsOn`), as the ledger notes which pools are done with which version.
 
-use brupop_api::fleet::{BottlerocketFleetStatus, DonePool};
-use jiff::{SignedDuration, Timestamp};
+use brupop_api::fleet::BottlerocketFleetStatus;
 
 use crate::deadlines::Clock;
 use crate::facts::{FirstPool, FirstPoolStanding, PoolFacts};
@@ -25,7 +24,8 @@ pub fn apply<'a>(
             for (name, soak) in &rules.depends_on {
                 let mut all = ledger.done_pools.iter();
                 let done = all.find(|done| done.pool == *name && done.version == version);
-                match over([name, version], done, *soak, clock) {
+                let since = done.and_then(|done| clock.read([name, version], Some(&done.since)));
+                match since.and_then(|since| since.checked_add(*soak).ok()) {
                     Some(at) if at <= clock.now => {}
                     due => {
                         let standing =
@@ -41,24 +41,6 @@ pub fn apply<'a>(
             pool.waits_for.insert(version, first);
         }
     }
-}
-
-/// Returns when a pool has been done with a version (`of`) for so long; `None` if it is not done.
-fn over(
-    of: [&str; 2],
-    done: Option<&DonePool>,
-    soak: SignedDuration,
-    clock: &mut Clock<'_>,
-) -> Option<Timestamp> {
-    let done = done?;
-    // Whatever is noted was done for a moment at least.
-    if i64::try_from(done.longest_seconds).ok()? >= soak.as_secs() {
-        return Some(Timestamp::MIN);
-    }
-    clock
-        .read(of, done.since.as_deref())?
-        .checked_add(soak)
-        .ok()
 }
 
 #[cfg(test)]

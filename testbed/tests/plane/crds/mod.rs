@@ -207,7 +207,8 @@ fn words_of_ledgers() -> Vec<Row> {
     let slot = json!({"uid": "u", "attempt": 1});
     let slots = |key: &str| json!({"slots": {key: slot}});
     let versions = |version: &str| json!({"versions": [{"version": version, "variant": "aws"}]});
-    let done = |pool: &str| json!({"donePools": [{"pool": pool, "version": "1.20.0"}]});
+    let done =
+        |pool: &str| json!({"donePools": [{"pool": pool, "version": "1.20.0", "since": TIME}]});
     let name = Err("each key is the name of an object");
     let ledgers = vec![
         ("versions", versions("1.20.0-rc.1+build"), Ok(())),

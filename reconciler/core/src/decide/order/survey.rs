@@ -14,7 +14,7 @@ pub(crate) struct Survey<'a> {
     /// These pools.
     pub(super) followed: BTreeSet<&'a str>,
     /// By pool and version.
-    pub(super) standings: BTreeMap<(&'a str, &'a str), VersionSurvey<'a>>,
+    standings: BTreeMap<(&'a str, &'a str), VersionSurvey<'a>>,
     /// The nodes of each pool that may be updated: the first by name of those that are alike.
     members: BTreeMap<(&'a str, SurveyedNode<'a>), &'a str>,
     /// The versions that a node of each variant runs or wants.
@@ -23,13 +23,13 @@ pub(crate) struct Survey<'a> {
 
 /// What the nodes of a pool say of one version.
 #[derive(Default)]
-pub(super) struct VersionSurvey<'a> {
+struct VersionSurvey<'a> {
     /// The variants of the nodes in service that run it.
-    pub(super) run_by: BTreeSet<&'a str>,
+    run_by: BTreeSet<&'a str>,
     /// The variants of the nodes that want it.
-    pub(super) wanted_by: BTreeSet<&'a str>,
+    wanted_by: BTreeSet<&'a str>,
     /// A node is on its way to it.
-    pub(super) comes: bool,
+    comes: bool,
 }
 
 /// A node of a pool.
@@ -123,6 +123,14 @@ impl<'a> Survey<'a> {
 
     fn standing(&mut self, pool: &'a str, version: &'a str) -> &mut VersionSurvey<'a> {
         self.standings.entry((pool, version)).or_default()
+    }
+
+    /// Whether a node of this pool runs the version in service. One for whose variant it is halted does not show that it serves.
+    pub(super) fn runs(&self, pool: &str, version: &str, records: &[VersionRecord]) -> bool {
+        let serves = |variant: &&str| !is_halted(records, (version, *variant));
+        self.standings
+            .get(&(pool, version))
+            .is_some_and(|standing| standing.run_by.iter().any(serves))
     }
 
     /// Does a node of this pool want the version, or is one on its way to it? A node that a halt among these records holds does

@@ -392,8 +392,7 @@ fn a_halt_of_one_variant_holds_no_other_behind_a_pool() {
         let before = DonePool {
             pool: "canary".to_owned(),
             version: NEW.to_owned(),
-            since: Some("2026-11-21T00:00:00Z".to_owned()),
-            longest_seconds: 0,
+            since: "2026-11-21T00:00:00Z".to_owned(),
         };
         let before: Vec<_> = Some(before).filter(|_| was_done).into_iter().collect();
         let fleet = FleetFacts {
@@ -410,7 +409,7 @@ fn a_halt_of_one_variant_holds_no_other_behind_a_pool() {
         };
         let mut noted = noted.iter();
         let noted = noted.find(|done| done.version == NEW);
-        noted.and_then(|done| done.since.clone())
+        noted.map(|done| done.since.clone())
     };
     let (before, now) = (
         Some("2026-11-21T00:00:00Z".to_owned()),
@@ -471,6 +470,22 @@ fn a_halt_of_one_variant_holds_no_other_behind_a_pool() {
             Some(NVIDIA),
             true,
             true,
+            &before,
+        ),
+        (
+            "one that joins, and wants it, changes nothing",
+            mixed,
+            None,
+            true,
+            false,
+            &before,
+        ),
+        (
+            "nor does it if none runs it",
+            &mixed[1..],
+            None,
+            true,
+            false,
             &before,
         ),
         (

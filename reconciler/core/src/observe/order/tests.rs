@@ -8,42 +8,6 @@ use crate::times::Ahead;
 use serde_json::json;
 
 #[test]
-fn a_soak_is_over_when_it_has_passed_once() {
-    let soak = SignedDuration::from_secs(60);
-    let mut clock = Clock::new(at(0).parse().unwrap(), Ahead::NONE);
-    let mut due = |done: Option<DonePool>, soak| {
-        over(["canary", "1.0.0"], done.as_ref(), soak, &mut clock).map(|at| at.to_string())
-    };
-    let done = |since: Option<i64>, longest_seconds| {
-        Some(DonePool {
-            since: since.map(at),
-            longest_seconds,
-            ..DonePool::default()
-        })
-    };
-    let at_once = Some(Timestamp::MIN.to_string());
-    assert_eq!(due(done(Some(0), 0), soak), Some(at(60)));
-    assert_eq!(due(done(Some(0), 59), soak), Some(at(60)));
-    assert_eq!(due(done(None, 59), soak), None);
-    assert_eq!(
-        due(done(None, 60), soak),
-        at_once,
-        "nodes that join later change nothing"
-    );
-    assert_eq!(
-        due(done(Some(3600), 0), soak),
-        Some(at(60)),
-        "the clock of a leader was ahead"
-    );
-    assert_eq!(due(None, soak), None);
-    let moment = due(Some(DonePool::default()), SignedDuration::ZERO);
-    assert_eq!(
-        moment, at_once,
-        "it was done for less than a second, which is enough"
-    );
-}
-
-#[test]
 fn the_first_pool_that_is_not_done_is_named() {
     let mut cluster = Cluster::default();
     let after = json!([{"pool": "canary", "soak": "1m"}, {"pool": "stage"}]);

@@ -141,7 +141,7 @@ pub(super) fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> B
     };
     let done = json!([{
         "pool": dice.one_of(&["p0", "p1", "gone"]), "version": NEW,
-        "since": dice.ago_or_never(), "longestSeconds": dice.one_of(&[0, 7200]),
+        "since": dice.ago(),
     }]);
     // Mostly by the time that is its halt's.
     let said = json!([{"version": NEW, "variant": VARIANTS[0],
