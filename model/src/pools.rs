@@ -2,7 +2,7 @@
 
 use brupop_api::BottlerocketFleetStatus;
 use brupop_core::deadlines::Clock;
-use brupop_core::facts::{FirstPool, FirstPoolStanding, NodeView, PoolFacts, Steering};
+use brupop_core::facts::{FirstPool, FirstPoolStanding, NodeView, Owner, PoolFacts};
 use brupop_core::known::Ahead;
 use brupop_core::observe::order;
 use brupop_core::rules::Rules;
@@ -133,24 +133,24 @@ pub(crate) fn waits(done: Option<u8>, now: &str) -> bool {
 }
 
 /// Who steers a node labelled for this pool, if these are the pools.
-pub(crate) fn steering(config: &Config, pools: Pools, label: Option<u8>) -> Steering<'static> {
+pub(crate) fn owner(config: &Config, pools: Pools, label: Option<u8>) -> Owner {
     let Some(label) = label.map(usize::from) else {
         return if config.pools.is_some() {
-            Steering::Unknown
+            Owner::Unknown
         } else {
-            Steering::Default
+            Owner::DefaultPool
         };
     };
     match [label, 1].into_iter().find(|at| !pools[*at].gone) {
-        _ if config.pools.is_none() => Steering::Default,
-        Some(at) => Steering::Pool((0..at).filter(|at| !pools[*at].gone).count()),
-        None => Steering::Default,
+        _ if config.pools.is_none() => Owner::DefaultPool,
+        Some(at) => Owner::Pool((0..at).filter(|at| !pools[*at].gone).count()),
+        None => Owner::DefaultPool,
     }
 }
 
 /// The number of the pool that steers a node, of these pools.
-pub(crate) fn steered_by(pools: Pools, steering: Steering<'_>) -> Option<u8> {
-    let Steering::Pool(index) = steering else {
+pub(crate) fn pool_of(pools: Pools, owner: Owner) -> Option<u8> {
+    let Owner::Pool(index) = owner else {
         return None;
     };
     (0..2)
@@ -160,13 +160,11 @@ pub(crate) fn steered_by(pools: Pools, steering: Steering<'_>) -> Option<u8> {
 }
 
 /// Does the pool of a node, if these are the pools, let no update of it begin, nor go on to the cordon?
-pub(crate) fn held(pools: Pools, steering: Steering<'_>) -> bool {
-    match steering {
-        Steering::Default => pools[DEFAULT].paused,
-        Steering::Unknown | Steering::Conflict(_) => true,
-        Steering::Pool(_) => {
-            steered_by(pools, steering).is_none_or(|at| pools[usize::from(at)].paused)
-        }
+pub(crate) fn held(pools: Pools, owner: Owner) -> bool {
+    match owner {
+        Owner::DefaultPool => pools[DEFAULT].paused,
+        Owner::Unknown | Owner::Conflict(..) => true,
+        Owner::Pool(_) => pool_of(pools, owner).is_none_or(|at| pools[usize::from(at)].paused),
     }
 }
 
@@ -176,10 +174,10 @@ pub(crate) fn forget_who_wants(views: &mut [NodeView<'_>], pools: Pools) {
         view.node
             .is_some_and(|node| node.version == Some(VERSIONS[1]))
     };
-    let first = |view: &NodeView<'_>| steered_by(pools, view.steering) == Some(0);
+    let first = |view: &NodeView<'_>| pool_of(pools, view.owner) == Some(0);
     if views.iter().any(|view| first(view) && runs(view)) {
         for view in views.iter_mut().filter(|view| first(view) && !runs(view)) {
-            view.steering = Steering::Unknown;
+            view.owner = Owner::Unknown;
         }
     }
 }

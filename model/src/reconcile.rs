@@ -12,7 +12,7 @@ use brupop_core::window::Starts;
 
 use crate::ledger::Held;
 use crate::objects::{LIVES, NODES, SHADOWS, Shadow, small};
-use crate::pools::{forget_who_wants, held, steered_by};
+use crate::pools::{forget_who_wants, held, pool_of};
 use crate::properties;
 use crate::properties::pools::{self, Saw};
 use crate::state::{Config, Safeguard};
@@ -76,7 +76,7 @@ impl World {
                 // A slot is of the pool in which its node is now.
                 (Some(Safeguard::SlotPool), Some(held)) => {
                     *slot = Some(Held {
-                        pool: steered_by(seen_pools, view.steering),
+                        pool: pool_of(seen_pools, view.owner),
                         ..held
                     });
                 }
@@ -165,7 +165,7 @@ impl World {
                 .and_then(|stale| stale.ledger)
                 .unwrap_or(self.ledger)
                 .is_halted(),
-            held: held(view::seen_pools(self, &leader), view.steering)
+            held: held(view::seen_pools(self, &leader), view.owner)
                 || fleet.starts == Starts::Paused,
             draining: view
                 .node

@@ -196,16 +196,16 @@ pub(crate) fn view(
     let attempt = shadow.and_then(|shadow| shadow.attempt).unwrap_or(0);
     // A silent agent never acknowledges that its update is over, so that wait ends by its deadline.
     let waits_in_vain = place.silent && shadow.is_none_or(|shadow| shadow.state == State::Idle);
-    let steering = pools::steering(
+    let owner = pools::owner(
         config,
         seen_pools(world, leader),
         seen.map(|node| node.pool),
     );
-    let held = pools::held(seen_pools(world, leader), steering);
+    let held = pools::held(seen_pools(world, leader), owner);
     // As if the node itself were paused, which ends an update at any time before its reboot.
     let gives_up = config.without == Some(Safeguard::Finished) && held;
     NodeView {
-        steering,
+        owner,
         node: seen.as_ref().map(node).map(|node| NodeFacts {
             paused: gives_up,
             ..node

@@ -7,7 +7,7 @@ use stateright::Property;
 
 use crate::ledger::{Held, Ledger};
 use crate::objects::{Node, POOLS, Shadow, VERSIONS};
-use crate::pools::{POOL_LIMIT, Pools, held, steered_by, steering};
+use crate::pools::{POOL_LIMIT, Pools, held, owner, pool_of};
 use crate::state::{Config, Faults, Safeguard};
 use crate::world::{Place, World};
 
@@ -65,7 +65,7 @@ pub(super) fn all(config: &Config) -> Vec<Property<Config>> {
                     let shadow = place
                         .shadow
                         .filter(|it| it.state == State::Idle && it.version == Some(1));
-                    let pool = |node: Node| steering(config, world.pools, Some(node.pool));
+                    let pool = |node: Node| owner(config, world.pools, Some(node.pool));
                     let paused = place.node.is_some_and(|node| held(world.pools, pool(node)));
                     let paused = paused || world.ledger.paused;
                     shadow.is_some()
@@ -118,7 +118,7 @@ impl Judged<'_> {
 
     /// The pool in which the leader saw this node.
     fn pool(&self, at: usize) -> Option<u8> {
-        steered_by(self.pools, self.views.get(at)?.steering)
+        pool_of(self.pools, self.views.get(at)?.owner)
     }
 
     /// For each node: does its update only begin with these slots?
@@ -161,7 +161,7 @@ impl Judged<'_> {
     fn began_though_held(&self, before: &Ledger, after: &Ledger) -> Option<&'static str> {
         let wrong = self
             .begins(before, after)
-            .any(|at| held(self.pools, self.views[at].steering));
+            .any(|at| held(self.pools, self.views[at].owner));
         wrong.then_some("an update begins although its pool is paused, or gone")
     }
 
@@ -300,10 +300,10 @@ pub(crate) fn wrong_spec(
 
 /// Does the pool of this node keep it from its update, or the pool that goes first, which may have lost its nodes?
 pub(super) fn holds_back(config: &Config, world: &World, place: &Place) -> bool {
-    let steering = steering(config, world.pools, place.node.map(|node| node.pool));
+    let owner = owner(config, world.pools, place.node.map(|node| node.pool));
     let done = world.ledger.done.is_some();
-    let second = || steered_by(world.pools, steering) == Some(1);
-    held(world.pools, steering) || config.order && !done && second()
+    let second = || pool_of(world.pools, owner) == Some(1);
+    held(world.pools, owner) || config.order && !done && second()
 }
 
 impl World {
@@ -311,9 +311,9 @@ impl World {
     fn count_in(&self, config: &Config, pool: u8, is_such: impl Fn(&Place) -> bool) -> u64 {
         let counts_in = |at: usize, place: &Place| match self.ledger.slots[at] {
             Some(held) => held.pool,
-            None => steered_by(
+            None => pool_of(
                 self.pools,
-                steering(config, self.pools, place.node.map(|node| node.pool)),
+                owner(config, self.pools, place.node.map(|node| node.pool)),
             ),
         };
         let places = self.places.iter().enumerate();

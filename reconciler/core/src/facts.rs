@@ -14,7 +14,7 @@ use crate::times::Ahead;
 use crate::window::Starts;
 
 pub(crate) use node::is_unavailable;
-pub use node::{NodeFacts, NodeView, PodFacts, Steering, TimeFacts, UnmanagedNode};
+pub use node::{NodeFacts, NodeView, Owner, PodFacts, TimeFacts, UnmanagedNode};
 pub use pool::{FirstPool, FirstPoolStanding, PoolFacts, Pools};
 
 /// What a zone is called that has no name.
@@ -123,13 +123,18 @@ impl<'a> FleetFacts<'a> {
             .and_then(|at| self.pools.get(at))
     }
 
-    /// The pool that steers this node.
+    /// The pool that owns this node.
     pub fn pool_of(&self, view: &NodeView<'_>) -> Option<&'a PoolFacts<'a>> {
-        match view.steering {
-            Steering::Default => Some(self.default_pool),
-            Steering::Pool(index) => self.pools.get(index),
-            Steering::Conflict(_) | Steering::Unknown => None,
+        match view.owner {
+            Owner::DefaultPool => Some(self.default_pool),
+            Owner::Pool(index) => self.pools.get(index),
+            Owner::Conflict(..) | Owner::Unknown => None,
         }
+    }
+
+    /// The name of the `BottlerocketPool` with this index.
+    pub(crate) fn pool_name(&self, index: usize) -> &'a str {
+        self.pools.get(index).map_or("", |pool| pool.name)
     }
 
     /// Whether this version is halted for the variant of this node.

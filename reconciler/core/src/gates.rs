@@ -10,7 +10,7 @@ pub mod answer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::facts::{FleetFacts, NodeView, Steering};
+use crate::facts::{FleetFacts, NodeView, Owner};
 use crate::rules::{GateQuery, GateState};
 use answer::GateAnswer;
 
@@ -205,7 +205,7 @@ pub fn matter(fleet: &FleetFacts<'_>, views: &[NodeView<'_>]) -> BTreeSet<usize>
         return gated;
     }
     let busy = views.iter().filter_map(|view| {
-        let Steering::Pool(index) = view.steering else {
+        let Owner::Pool(index) = view.owner else {
             return None;
         };
         let has_update = || {

@@ -12,11 +12,11 @@ use jiff::Timestamp;
 
 use crate::cluster::Cluster;
 use crate::drain::{DrainPlan, Obstacle};
-use crate::facts::in_order;
+use crate::facts::{Owner, in_order};
 pub use crate::times::Ahead;
 use crate::workloads::Evicted;
+pub use owners::RulesByOwner;
 pub(crate) use owners::{AtTime, KnownOwner, KnownPool};
-pub use owners::{Owner, RulesByOwner};
 
 /// What a leader knows of nodes, by name of the shadow, and of pools.
 #[derive(Clone, Debug, Default)]
@@ -78,7 +78,7 @@ pub struct Empty {
 /// What is known of one node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct KnownNode<'k> {
-    pub(crate) owner: Option<&'k Owner>,
+    pub(crate) owner: Option<Owner>,
     pub(crate) drain: Option<&'k KnownDrain>,
     pub(crate) obstacle: Option<&'k Obstacle>,
     pub(crate) denied: Option<&'k Denied>,
@@ -98,7 +98,7 @@ impl Known {
         let (mut denied, mut evicted) = (in_order(&self.denied), in_order(&self.evicted));
         let (mut cordoned, mut owners) = (in_order(&self.cordoned), in_order(&self.owners));
         move |name| KnownNode {
-            owner: owners(name).map(|known| &known.owner),
+            owner: owners(name).map(|known| known.owner),
             drain: drains(name),
             obstacle: obstacles(name),
             denied: denied(name),

@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::cluster::Cluster;
 use crate::deadlines::Clock;
 use crate::facts::{
-    FleetFacts, NO_ZONE, NodeView, Observed, PoolFacts, Pools, Steering, UnmanagedNode, in_order,
+    FleetFacts, NO_ZONE, NodeView, Observed, Owner, PoolFacts, Pools, UnmanagedNode, in_order,
     is_unavailable,
 };
 use crate::known::{Known, RulesByOwner};
@@ -131,8 +131,8 @@ fn note_busy_zones<'a>(
     slots: &BTreeMap<String, Slot>,
     views: &mut [NodeView<'a>],
 ) {
-    let place = |view: &NodeView<'a>| match view.steering {
-        Steering::Pool(pool) if pools.get(pool).is_some_and(|pool| pool.one_zone_at_a_time) => {
+    let place = |view: &NodeView<'a>| match view.owner {
+        Owner::Pool(pool) if pools.get(pool).is_some_and(|pool| pool.one_zone_at_a_time) => {
             Some((pool, view.node?.zone))
         }
         _ => None,

@@ -6,7 +6,7 @@ use super::*;
 use brupop_api::printable::is_printable;
 use brupop_api::{BottlerocketShadow, Item};
 use brupop_core::decide::{Gone, Reason, RebootStep, Turn};
-use brupop_core::facts::{FleetFacts, NodeView, Steering};
+use brupop_core::facts::{FleetFacts, NodeView, Owner};
 use brupop_core::rules::GateState;
 use jiff::SignedDuration;
 use serde_json::json;
@@ -443,7 +443,7 @@ fn a_pass_counts_who_waits_and_since_when() {
 #[test]
 fn a_pool_that_is_not_known_is_none() {
     let view = NodeView {
-        steering: Steering::Pool(7),
+        owner: Owner::Pool(7),
         ..NodeView::nothing("brs-a")
     };
     let mut pass = LastPass::default();

@@ -18,7 +18,7 @@ use super::order::Survey;
 use super::step::Assessment;
 use super::versions::{Halted, VersionRecords};
 use super::{Reason, StagingStep, TooManyFailures, Turn, writes};
-use crate::facts::{FleetFacts, NamedSlot, NodeView, Release, Steering, is_unavailable};
+use crate::facts::{FleetFacts, NamedSlot, NodeView, Owner, Release, is_unavailable};
 
 /// The pods of at most this many nodes are checked before there is room for these nodes.
 const MAX_SUCCESSORS: usize = 32;
@@ -128,7 +128,7 @@ pub(super) fn allocate<'a>(
 fn slot_pool(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> Option<String> {
     let pool = fleet
         .pool_of(view)
-        .filter(|_| view.steering != Steering::Default);
+        .filter(|_| view.owner != Owner::DefaultPool);
     pool.map(|pool| pool.name.to_owned())
 }
 

@@ -7,7 +7,7 @@ use brupop_api::fleet::Slot;
 
 use super::{LimitScope, Reason, Turn, UsedUp};
 use crate::facts::NO_ZONE;
-use crate::facts::{FleetFacts, NodeView, Steering};
+use crate::facts::{FleetFacts, NodeView, Owner};
 
 /// Where a node counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,9 +24,9 @@ pub(super) struct Place<'a> {
 impl<'a> Place<'a> {
     /// The place of a node.
     pub(super) fn of(view: &NodeView<'a>) -> Self {
-        let pool = match view.steering {
-            Steering::Pool(index) => Some(index),
-            Steering::Default | Steering::Conflict(_) | Steering::Unknown => None,
+        let pool = match view.owner {
+            Owner::Pool(index) => Some(index),
+            Owner::DefaultPool | Owner::Conflict(..) | Owner::Unknown => None,
         };
         let control_plane = view
             .node

@@ -7,10 +7,10 @@ use semver::Version;
 use super::assess::undo_when_ready;
 use super::step::{Assessment, Case, Deletion, Step};
 use super::{
-    Abort, Gone, OVERGROWN, OtherOperator, Reason, Silence, StagingStep, TOO_MANY_PODS,
+    Abort, Contenders, Gone, OVERGROWN, OtherOperator, Reason, Silence, StagingStep, TOO_MANY_PODS,
     TooManyFailures, Turn,
 };
-use crate::facts::{FleetFacts, NodeFacts, NodeView, Steering};
+use crate::facts::{FleetFacts, NodeFacts, NodeView, Owner};
 use crate::rules::GateState;
 use crate::window::Starts;
 
@@ -210,8 +210,11 @@ fn allows<'a>(
     node: &NodeFacts<'a>,
     stage: Stage,
 ) -> Result<(), Reason<'a>> {
-    let starts = match (view.steering, fleet.pool_of(view)) {
-        (Steering::Conflict(pools), _) => return Err(Reason::PoolConflict(pools)),
+    let starts = match (view.owner, fleet.pool_of(view)) {
+        (Owner::Conflict(one, other), _) => {
+            let pools = Contenders(fleet.pool_name(one), fleet.pool_name(other));
+            return Err(Reason::PoolConflict(pools));
+        }
         (_, Some(pool)) => pool.starts,
         (_, None) => return Err(Reason::NotUnderstood("its pool is not known yet")),
     };

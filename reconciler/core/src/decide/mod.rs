@@ -34,8 +34,9 @@ pub(crate) use eligibility::goes_back;
 use order::Survey;
 pub(crate) use reason::OVERGROWN;
 pub use reason::{
-    Abort, DrainStep, Gone, LimitScope, Missing, MonitorStep, Named, OtherOperator, Reason,
-    RebootStep, Silence, StagingStep, TO_GO_ON, TOO_MANY_PODS, TooManyFailures, Turn, UsedUp,
+    Abort, Contenders, DrainStep, Gone, LimitScope, Missing, MonitorStep, Named, OtherOperator,
+    Reason, RebootStep, Silence, StagingStep, TO_GO_ON, TOO_MANY_PODS, TooManyFailures, Turn,
+    UsedUp,
 };
 use step::Assessment;
 pub use step::{Decision, Deletion, Effect, Step};

@@ -13,8 +13,8 @@ use crate::window::Until;
 pub use abort::Abort;
 use detail::Detail;
 pub use detail::{
-    DrainStep, Gone, LimitScope, Missing, MonitorStep, OtherOperator, RebootStep, Silence,
-    StagingStep, TooManyFailures, Turn, UsedUp,
+    Contenders, DrainStep, Gone, LimitScope, Missing, MonitorStep, OtherOperator, RebootStep,
+    Silence, StagingStep, TooManyFailures, Turn, UsedUp,
 };
 pub use remedy::{Named, TO_GO_ON};
 use standing::Standing;
@@ -232,7 +232,7 @@ Reason<'a>: Standing {
         TooManyPools(first: &'a str): Queued =>
             "there are more than 128 pools, and {first} is the first by name that is not read, so no update begins",
             "delete pools, or put nodes that need the same into one; pools are counted again within five minutes";
-        PoolConflict(pools: &'a str): HeldIdle =>
+        PoolConflict(pools: Contenders<'a>): HeldIdle =>
             "the pools {pools} select this node with the same priority, so none of them owns it",
             "give one of them another spec.priority or nodeSelector";
     }

@@ -11,17 +11,17 @@ use super::{FleetFacts, Release};
 use crate::objects::Words;
 use crate::workloads::Evicted;
 
-/// Which pool says how and when a node is updated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Steering<'a> {
-    /// The default pool.
+/// Which pool owns a node: it says how and when the node is updated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Owner {
+    /// The default pool, because no `BottlerocketPool` selects it.
     #[default]
-    Default,
-    /// The `BottlerocketPool` with this index.
+    DefaultPool,
+    /// The `BottlerocketPool` with this index, in the order of their names.
     Pool(usize),
-    /// These contend for it, so none does.
-    Conflict(&'a str),
-    /// The owner is not known yet, so no update starts.
+    /// None, because these two select it with the same, highest priority.
+    Conflict(usize, usize),
+    /// Not known yet, so no update starts.
     Unknown,
 }
 
@@ -30,8 +30,8 @@ pub enum Steering<'a> {
 pub struct NodeView<'a> {
     /// Name of the shadow, also when there is none.
     pub shadow_name: &'a str,
-    /// Which pool steers it.
-    pub steering: Steering<'a>,
+    /// Which pool owns it.
+    pub owner: Owner,
     /// The Node; `None` when it is gone.
     pub node: Option<NodeFacts<'a>>,
     /// The shadow; `None` when there is none.

@@ -8,22 +8,11 @@ use jiff::Timestamp;
 use super::Known;
 use super::misplaced::misplaced;
 use crate::cluster::{Cluster, WatchedPool};
-use crate::facts::in_order;
+use crate::facts::{Owner, in_order};
 use crate::objects::WatchedNode;
 use crate::policy::Policy;
 use crate::rules::{GateQuery, GateState, Rules};
 use crate::window::{Span, Starts};
-
-/// Which pool owns a node.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Owner {
-    /// No `BottlerocketPool` selects it.
-    Nobody,
-    /// The pool with this index, in the order of their names.
-    Pool(usize),
-    /// These have the same priority.
-    Conflict(String),
-}
 
 /// The owner of a Node, as long as neither the Node nor a pool says anything else.
 #[derive(Clone, Debug)]
@@ -158,8 +147,8 @@ impl Known {
     }
 
     /// Which pool owns this node.
-    pub fn owner(&self, name: &str) -> Option<&Owner> {
-        self.owners.get(name).map(|known| &known.owner)
+    pub fn owner(&self, name: &str) -> Option<Owner> {
+        self.owners.get(name).map(|known| known.owner)
     }
 
     /// Notes for each pool which of its gates is not open.
@@ -192,9 +181,9 @@ impl<'a> RulesByOwner<'a> {
     }
 
     /// For a node of this owner.
-    pub fn of(&self, owner: Option<&Owner>) -> &'a Rules {
+    pub fn of(&self, owner: Option<Owner>) -> &'a Rules {
         match owner {
-            Some(Owner::Pool(index)) => self.of_pools.get(*index).unwrap_or(&self.default),
+            Some(Owner::Pool(index)) => self.of_pools.get(index).unwrap_or(&self.default),
             _ => self.default,
         }
     }
@@ -207,7 +196,7 @@ fn owner(labels: &BTreeMap<String, String>, pools: &BTreeMap<String, WatchedPool
         .enumerate()
         .filter(|(_, pool)| pool.selects(labels));
     let Some(first) = selecting.next() else {
-        return Owner::Nobody;
+        return Owner::DefaultPool;
     };
     let (mut highest, mut tied) = (first, None);
     for pool in selecting {
@@ -219,11 +208,7 @@ fn owner(labels: &BTreeMap<String, String>, pools: &BTreeMap<String, WatchedPool
     }
     match tied {
         None => Owner::Pool(highest.0),
-        Some((_, other)) => Owner::Conflict(format!(
-            "{} and {}",
-            highest.1.item.name(),
-            other.item.name()
-        )),
+        Some((other, _)) => Owner::Conflict(highest.0, other),
     }
 }
 

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use super::{age, order};
 use crate::cluster::{Cluster, WatchedPool};
 use crate::deadlines::Clock;
-use crate::facts::{PoolFacts, Pools};
-use crate::known::{Known, KnownPool, Owner};
+use crate::facts::{Owner, PoolFacts, Pools};
+use crate::known::{Known, KnownPool};
 use crate::policy::Policy;
 use crate::rules::{GateState, Rules, limit};
 use crate::window::Starts;
@@ -38,8 +38,8 @@ pub fn pools_at<'a>(
                     *count += 1;
                 }
             }
-            Owner::Nobody => unselected += 1,
-            Owner::Conflict(_) => {}
+            Owner::DefaultPool => unselected += 1,
+            Owner::Conflict(..) | Owner::Unknown => {}
         }
     }
     let ceiling = ceiling(cluster, labelled);

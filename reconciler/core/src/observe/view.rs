@@ -11,8 +11,8 @@ use kube::ResourceExt as _;
 use crate::cluster::Entry;
 use crate::deadlines::{Clock, Gated, Times};
 use crate::drain::Obstacle;
-use crate::facts::{NodeFacts, NodeView, PodFacts, PoolFacts, Steering};
-use crate::known::{KnownDrain, KnownNode, Owner, RulesByOwner};
+use crate::facts::{NodeFacts, NodeView, Owner, PodFacts, PoolFacts};
+use crate::known::{KnownDrain, KnownNode, RulesByOwner};
 use crate::objects::{AgentPod, WatchedNode};
 use crate::policy::Durations;
 use crate::workloads::Evicted;
@@ -32,15 +32,6 @@ pub(super) struct Observer<'a> {
 }
 
 impl<'a> Observer<'a> {
-    fn steering(&self, owner: Option<&'a Owner>) -> Steering<'a> {
-        match owner {
-            Some(Owner::Pool(index)) => Steering::Pool(*index),
-            Some(Owner::Conflict(pools)) => Steering::Conflict(pools),
-            None if !self.pools.is_empty() => Steering::Unknown,
-            Some(Owner::Nobody) | None => Steering::Default,
-        }
-    }
-
     /// The view of this name, and of the slot of this name if there is one; and why it cannot be interpreted if so.
     pub(super) fn view(
         &mut self,
@@ -57,8 +48,11 @@ impl<'a> Observer<'a> {
             owner: known.owner.filter(|_| !is_unread),
             ..known
         };
-        let steering = self.steering(known.owner);
-        let pool = if let Steering::Pool(index) = steering {
+        let owner = match known.owner {
+            None if self.pools.is_empty() => Owner::DefaultPool,
+            owner => owner.unwrap_or(Owner::Unknown),
+        };
+        let pool = if let Owner::Pool(index) = owner {
             Some(index)
         } else {
             None
@@ -98,7 +92,7 @@ impl<'a> Observer<'a> {
         let watched = marker.filter(|_| !steps.workloads.is_zero());
         let view = NodeView {
             shadow_name: name,
-            steering,
+            owner,
             node,
             shadow,
             unreadable: unreadable.is_some(),

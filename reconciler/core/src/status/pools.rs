@@ -2,7 +2,7 @@
 
 mod conditions;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use brupop_api::conditions::{ConditionStatus, STALLED};
 use brupop_api::crds::{POOL_VERSIONS_MAX, VERSION_MAX};
@@ -17,8 +17,8 @@ use super::health::health;
 use super::progress::Progress;
 use super::{DesiredCondition, generation};
 use crate::cluster::WatchedPool;
-use crate::decide::{Decision, Reason, TooManyFailures};
-use crate::facts::{FleetFacts, NodeView, Observed, PoolFacts, Steering, in_order};
+use crate::decide::{Contenders, Decision, Reason, TooManyFailures};
+use crate::facts::{FleetFacts, NodeView, Observed, Owner, PoolFacts, in_order};
 use crate::rules::GateQuery;
 use conditions::{NO_NODES, accepted, missing, unanswered_gate, waits_for_ever, without_force};
 
@@ -73,10 +73,9 @@ pub fn pools<'q>(
     let fleet = &observed.fleet;
     let mut tallies: Vec<Tally<'_>> = fleet.pools.iter().map(|_| Tally::default()).collect();
     let mut slot_of = in_order(fleet.slots);
-    let mut contended = BTreeSet::new();
     for (view, decision) in observed.views.iter().zip(nodes) {
         let slot = slot_of(view.shadow_name).filter(|slot| view.holds(slot));
-        if let Steering::Pool(index) = view.steering
+        if let Owner::Pool(index) = view.owner
             && let Some(tally) = tallies.get_mut(index)
         {
             tally.count(
@@ -86,19 +85,14 @@ pub fn pools<'q>(
                 decision.reason,
             );
         }
-        if let Steering::Conflict(pools) = view.steering {
-            contended.insert(pools);
-        }
-    }
-    for pools in contended {
-        let is_named = |pool: &PoolFacts<'_>| pools.split(" and ").any(|name| name == pool.name);
-        for (_, tally) in fleet
-            .pools
-            .iter()
-            .zip(&mut tallies)
-            .filter(|(pool, _)| is_named(pool))
-        {
-            tally.contends = Some(Reason::PoolConflict(pools));
+        if let Owner::Conflict(one, other) = view.owner {
+            let why =
+                Reason::PoolConflict(Contenders(fleet.pool_name(one), fleet.pool_name(other)));
+            for index in [one, other] {
+                if let Some(tally) = tallies.get_mut(index) {
+                    tally.contends.get_or_insert(why);
+                }
+            }
         }
     }
     let pools = fleet.pools.iter().zip(tallies);

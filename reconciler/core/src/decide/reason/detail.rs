@@ -160,6 +160,25 @@ impl fmt::Display for Missing<'_> {
     }
 }
 
+/// Two pools that select a node with the same priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Contenders<'a>(
+    /// The name of the first.
+    pub &'a str,
+    /// The name of the second.
+    pub &'a str,
+);
+
+impl Detail for Contenders<'_> {
+    const UNKNOWN: Self = Self("…", "…");
+}
+
+impl fmt::Display for Contenders<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} and {}", self.0, self.1)
+    }
+}
+
 /// A limit that nodes without a slot use up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UsedUp<'a> {

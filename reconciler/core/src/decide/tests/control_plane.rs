@@ -10,7 +10,7 @@ use super::allocate;
 use super::passes::{fleet, taken};
 use crate::cluster::Cluster;
 use crate::decide::{Decision, Step};
-use crate::facts::{NodeView, Steering};
+use crate::facts::{NodeView, Owner};
 use crate::objects::WatchedNode;
 
 /// The Nodes of the control plane, and whether each is out of service, by name of the shadow.
@@ -81,7 +81,7 @@ proptest! {
         let decisions = observed.decide().nodes;
         let mut zones: BTreeMap<usize, BTreeSet<Option<&str>>> = BTreeMap::new();
         for (view, decision) in observed.views.iter().zip(&decisions) {
-            if let Steering::Pool(pool) = view.steering
+            if let Owner::Pool(pool) = view.owner
                 && observed.fleet.pools[pool].one_zone_at_a_time
                 && leaves(view, decision)
             {

@@ -8,7 +8,7 @@ use super::allocate;
 use super::passes::{fleet, is_idle, records, taken};
 use super::world::OLD;
 use crate::decide::assess::assess;
-use crate::facts::{NodeView, Steering};
+use crate::facts::{NodeView, Owner};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
@@ -40,8 +40,8 @@ proptest! {
         let begins = |view: &NodeView<'_>| {
             (is_idle(view) || in_service(view)) && names.contains(view.shadow_name)
         };
-        let pool_of = |view: &NodeView<'_>| match view.steering {
-            Steering::Pool(index) => Some(seen.fleet.pools[index].name),
+        let pool_of = |view: &NodeView<'_>| match view.owner {
+            Owner::Pool(index) => Some(seen.fleet.pools[index].name),
             _ => None,
         };
         // Of a pool, of what is in none, and of all; each if a slot was taken there.

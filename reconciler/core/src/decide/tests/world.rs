@@ -25,7 +25,7 @@ pub(super) use crate::decide::{
     Silence, StagingStep, Step, TOO_MANY_PODS, TooManyFailures, Turn, UsedUp,
 };
 pub(super) use crate::facts::{
-    FleetFacts, NodeFacts, NodeView, Observed, PodFacts, PoolFacts, Steering, TimeFacts,
+    FleetFacts, NodeFacts, NodeView, Observed, Owner, PodFacts, PoolFacts, TimeFacts,
 };
 pub(super) use crate::tests::world::{NEW, OLD};
 pub(super) use crate::times::Ahead;
@@ -216,7 +216,7 @@ pub(super) trait Vary<'a>: Sized {
     }
 
     fn in_pool(self, index: usize) -> Self {
-        self.with(|view| view.steering = Steering::Pool(index))
+        self.with(|view| view.owner = Owner::Pool(index))
     }
 
     /// Cordoned, tainted and marked by us.

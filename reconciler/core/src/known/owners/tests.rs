@@ -37,7 +37,7 @@ fn owner_of(labels: &Value, pools: Vec<Item<Pool>>) -> Option<Owner> {
 }
 
 fn owner_in(cluster: &Cluster) -> Option<Owner> {
-    known(cluster).owner("brs-n").cloned()
+    known(cluster).owner("brs-n")
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn the_highest_priority_owns_a_node() {
         ]
     };
     for (what, pools, owner) in [
-        ("no pool", vec![], Owner::Nobody),
+        ("no pool", vec![], Owner::DefaultPool),
         (
             "one that selects all",
             vec![pool("a", 0, &all)],
@@ -63,7 +63,7 @@ fn the_highest_priority_owns_a_node() {
         (
             "one that selects others",
             vec![pool("a", 9, &tier("db"))],
-            Owner::Nobody,
+            Owner::DefaultPool,
         ),
         (
             "a higher one",
@@ -75,7 +75,7 @@ fn the_highest_priority_owns_a_node() {
             vec![pool("a", 2, &web), pool("b", 1, &all)],
             Owner::Pool(0),
         ),
-        ("a tie", three(0), Owner::Conflict("a and b".to_owned())),
+        ("a tie", three(0), Owner::Conflict(0, 1)),
         ("a tie below the highest", three(2), Owner::Pool(2)),
         (
             "In",
@@ -85,7 +85,7 @@ fn the_highest_priority_owns_a_node() {
         (
             "NotIn",
             vec![pool("a", 0, &requires("NotIn", &["web"]))],
-            Owner::Nobody,
+            Owner::DefaultPool,
         ),
         (
             "Exists",
@@ -95,7 +95,7 @@ fn the_highest_priority_owns_a_node() {
         (
             "DoesNotExist",
             vec![pool("a", 0, &requires("DoesNotExist", &[]))],
-            Owner::Nobody,
+            Owner::DefaultPool,
         ),
         // Nobody knows which nodes it was meant for.
         (
@@ -122,12 +122,12 @@ fn owners_follow_labels_and_pools() {
     let mut owner = |change: &dyn Fn(&mut Cluster)| {
         change(&mut cluster);
         known.prepare_pools(&cluster, Timestamp::UNIX_EPOCH, &Policy::default());
-        known.owner("brs-n").cloned().unwrap()
+        known.owner("brs-n").unwrap()
     };
     assert_eq!(owner(&|_| ()), Owner::Pool(0));
     assert_eq!(
         owner(&|cluster| assert!(of("db").put(cluster))),
-        Owner::Nobody
+        Owner::DefaultPool
     );
     assert_eq!(
         owner(&|cluster| assert!(pool("all", 0, &json!({})).put(cluster))),
@@ -145,7 +145,7 @@ fn owners_follow_labels_and_pools() {
     );
     assert_eq!(
         owner(&|cluster| cluster.replace(Vec::<Item<Pool>>::new())),
-        Owner::Nobody
+        Owner::DefaultPool
     );
 }
 
@@ -291,14 +291,14 @@ proptest! {
             node("n", &labels).put(&mut cluster);
         }
         known.prepare_pools(&cluster, Timestamp::UNIX_EPOCH, &Policy::default());
-        let owner = known.owner("brs-n").cloned().unwrap();
+        let owner = known.owner("brs-n").unwrap();
         prop_assert_eq!(&owner, &expected);
         let selecting = made.iter().enumerate().filter(|(_, (_, selector))| *selector != 2);
         let highest = selecting.clone().map(|(_, (priority, _))| *priority).max();
         let at_the_top: Vec<usize> =
             selecting.filter(|(_, (priority, _))| Some(*priority) == highest).map(|(nth, _)| nth).collect();
         match (owner, at_the_top.as_slice()) {
-            (Owner::Nobody, []) | (Owner::Conflict(_), [_, _, ..]) => {}
+            (Owner::DefaultPool, []) | (Owner::Conflict(..), [_, _, ..]) => {}
             (Owner::Pool(index), [only]) => prop_assert_eq!(index, *only),
             (owner, top) => prop_assert!(false, "{:?} of {:?}", owner, top),
         }
