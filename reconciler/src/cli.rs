@@ -3,11 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{ArgAction, Parser, Subcommand, value_parser};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, value_parser};
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 
-use crate::plan::PlanArgs;
 use brupop_core::policy::{Durations, Policy};
 use brupop_core::rules::{Limit, Rules, StepDurations};
 use brupop_core::window;
@@ -110,6 +109,26 @@ pub struct Settings {
 pub enum Command {
     /// Prints what would happen now, in which order, and why not for the rest; writes nothing
     Plan(PlanArgs),
+}
+
+/// What is asked of `plan`.
+#[derive(Clone, Debug, Args)]
+pub struct PlanArgs {
+    /// How to print it
+    #[arg(long, short, default_value = "table")]
+    pub output: PlanFormat,
+    /// Namespace of the operator; by default that of the pod
+    #[arg(long, short)]
+    pub namespace: Option<String>,
+}
+
+/// How a plan is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlanFormat {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
 }
 
 impl Settings {

@@ -3,6 +3,7 @@
 mod answers;
 mod calls;
 mod drainer;
+mod dry_run;
 mod execute;
 mod gate_answers;
 mod memory;
@@ -25,6 +26,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::checks::{Check, Finding};
+use crate::cli::Settings;
 use crate::evict;
 use crate::gates::Sources;
 use crate::leadership::{Elected, leads_now, next_while_leading};
@@ -38,6 +40,7 @@ use brupop_core::policy::Policy;
 use brupop_core::rules::GateQuery;
 use calls::Call;
 use drainer::Drainer;
+pub use dry_run::NotRead;
 use gate_answers::GateAnswers;
 use memory::Memory;
 use publisher::Publisher;
@@ -56,6 +59,17 @@ pub struct Asking {
     pub gate_interval: Duration,
     /// Whom gates ask.
     pub sources: Sources,
+}
+
+impl Asking {
+    /// What these settings say.
+    pub fn of(settings: &Settings) -> Self {
+        Self {
+            check_interval: Duration::from_secs(settings.check_interval_seconds),
+            gate_interval: Duration::from_secs(settings.gate_interval_seconds),
+            sources: Sources::new(&settings.gate_sources),
+        }
+    }
 }
 
 /// The loop: what it is told, what it sees, what it speaks to, and what it knows while it leads.

@@ -5,6 +5,7 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 
 use super::*;
+use crate::gates::Sources;
 use crate::leadership::tests::{api_server, election, of_another};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
