@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, value_parser};
+use clap::{ArgAction, Parser, Subcommand, ValueEnum, value_parser};
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 
@@ -108,18 +108,11 @@ pub struct Settings {
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Prints what would happen now, in which order, and why not for the rest; writes nothing
-    Plan(PlanArgs),
-}
-
-/// What is asked of `plan`.
-#[derive(Clone, Debug, Args)]
-pub struct PlanArgs {
-    /// How to print it
-    #[arg(long, short, default_value = "table")]
-    pub output: PlanFormat,
-    /// Namespace of the operator; by default that of the pod
-    #[arg(long, short)]
-    pub namespace: Option<String>,
+    Plan {
+        /// How to print it
+        #[arg(long, short, default_value = "table")]
+        output: PlanFormat,
+    },
 }
 
 /// How a plan is printed.

@@ -14,7 +14,7 @@ async fn main() -> ExitCode {
     let prepared = match settings.command {
         None => environment::prepare(Program::Reconciler, stdout),
         // A plan that goes to another program has no logs in it.
-        Some(Command::Plan(_)) => environment::prepare(Program::Reconciler, stderr),
+        Some(Command::Plan { .. }) => environment::prepare(Program::Reconciler, stderr),
     };
     if let Err(code) = prepared {
         return code;
@@ -24,9 +24,9 @@ async fn main() -> ExitCode {
             "the reconciler cannot run",
             process::run(settings.clone()).await,
         ),
-        Some(Command::Plan(args)) => environment::ended(
+        Some(Command::Plan { output }) => environment::ended(
             "there is no plan",
-            plan::run(&settings, args).await.map(|text| say(&text)),
+            plan::run(&settings, *output).await.map(|text| say(&text)),
         ),
     }
 }

@@ -16,7 +16,7 @@ use kube::runtime::events::Recorder;
 use serde::Serialize;
 use tokio::sync::watch;
 
-use crate::cli::{PlanArgs, PlanFormat, Settings};
+use crate::cli::{PlanFormat, Settings};
 use crate::metrics::Metrics;
 use crate::operation::ApiServer;
 use crate::process::{own_node, reporter};
@@ -95,17 +95,16 @@ pub enum PlanError {
 ///
 /// # Errors
 /// The cluster cannot be read, or the settings cannot be understood.
-pub async fn run(settings: &Settings, args: &PlanArgs) -> Result<String, PlanError> {
+pub async fn run(settings: &Settings, output: PlanFormat) -> Result<String, PlanError> {
     let policy = settings.policy().map_err(PlanError::Policy)?;
     let config = ClusterConfig::of_pod("brupop-reconciler-plan")?;
     let client = config.client_without_retry()?;
-    let namespace = args.namespace.as_deref().unwrap_or(config.namespace());
     let api = ApiServer {
         client: client.clone(),
-        namespace: namespace.to_owned(),
+        namespace: config.namespace().to_owned(),
         own_node: own_node(&client).await,
     };
-    let watches = Arc::new(Watches::start(&client, namespace));
+    let watches = Arc::new(Watches::start(&client, config.namespace()));
     let recorder = Recorder::new(client, reporter(None));
     // It never leads.
     let (_, elected) = watch::channel(None);
@@ -119,7 +118,7 @@ pub async fn run(settings: &Settings, args: &PlanArgs) -> Result<String, PlanErr
         Metrics::default(),
     );
     let plan = reconciler.dry_run(plan).await?;
-    Ok(match args.output {
+    Ok(match output {
         PlanFormat::Table => table(&plan),
         PlanFormat::Json => serde_json::to_string_pretty(&plan)? + "\n",
     })

@@ -143,7 +143,6 @@ impl Reconciler {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::process::tests::{holds_up, reconciler};
     use http::{Request, Response};
     use kube::Client;

@@ -179,14 +179,10 @@ impl Reconciler {
             return true;
         }
         let (term, write) = decide::new_term(cluster.ledger(), &observed.views);
-        let call = calls::ledger(cluster, &write, None);
-        self.send(
-            pass,
-            Call {
-                purpose: Purpose::BeginTerm(term),
-                ..call
-            },
-        );
+        if let Some(mut call) = calls::ledger(cluster, &write, None) {
+            call.purpose = Purpose::BeginTerm(term);
+            self.send(pass, call);
+        }
         false
     }
 
@@ -288,9 +284,10 @@ impl Reconciler {
             ..
         } = pass.observed;
         let FleetDecision { slots, nodes } = decide::fleet(pass.observed);
-        if let Some(write) = &slots.write {
-            let event = EventText::of_halts(&slots.halted);
-            let mut call = calls::ledger(pass.cluster, write, event);
+        if let Some(write) = &slots.write
+            && let event = EventText::of_halts(&slots.halted)
+            && let Some(mut call) = calls::ledger(pass.cluster, write, event)
+        {
             call.context.ended = phases::updates_of(fleet, views, &slots);
             self.send(pass, call);
         }
