@@ -19,14 +19,11 @@ async fn main() -> ExitCode {
     if let Err(code) = prepared {
         return code;
     }
-    match &settings.command {
-        None => environment::ended(
-            "the reconciler cannot run",
-            process::run(settings.clone()).await,
-        ),
+    match settings.command {
+        None => environment::ended("the reconciler cannot run", process::run(settings).await),
         Some(Command::Plan { output }) => environment::ended(
             "there is no plan",
-            plan::run(&settings, *output).await.map(|text| say(&text)),
+            plan::run(settings, output).await.map(|text| say(&text)),
         ),
     }
 }

@@ -20,7 +20,7 @@ use crate::cli::{PlanFormat, Settings};
 use crate::metrics::Metrics;
 use crate::operation::ApiServer;
 use crate::process::{own_node, reporter};
-use crate::reconcile::{Asking, NotRead, Reconciler};
+use crate::reconcile::{NotRead, Reconciler};
 use crate::watches::Watches;
 
 /// The column of a plan that names pools.
@@ -95,7 +95,7 @@ pub enum PlanError {
 ///
 /// # Errors
 /// The cluster cannot be read, or the settings cannot be understood.
-pub async fn run(settings: &Settings, output: PlanFormat) -> Result<String, PlanError> {
+pub async fn run(settings: Settings, output: PlanFormat) -> Result<String, PlanError> {
     let policy = settings.policy().map_err(PlanError::Policy)?;
     let config = ClusterConfig::of_pod("brupop-reconciler-plan")?;
     let client = config.client_without_retry()?;
@@ -110,7 +110,7 @@ pub async fn run(settings: &Settings, output: PlanFormat) -> Result<String, Plan
     let (_, elected) = watch::channel(None);
     let reconciler = Reconciler::new(
         policy,
-        Asking::of(settings),
+        settings,
         api,
         recorder,
         watches,

@@ -25,7 +25,7 @@ use crate::leadership::timing::Timing;
 use crate::leadership::{self, Elected, Election};
 use crate::metrics::Metrics;
 use crate::operation::ApiServer;
-use crate::reconcile::{Asking, Reconciler};
+use crate::reconcile::Reconciler;
 use crate::watches::Watches;
 
 /// A loop that has not come round for so long is stuck: this process does not lead, and its kubelet starts it again.
@@ -125,14 +125,13 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
 
     let election = election(&settings, &namespace, &us);
     let recorder = Recorder::new(events, reporter(Some(us)));
-    let asking = Asking::of(&settings);
     let api = ApiServer {
         client: client.clone(),
         namespace,
         own_node,
     };
     let reconciler =
-        |elected| Reconciler::new(policy, asking, api, recorder, watches, elected, metrics);
+        |elected| Reconciler::new(policy, settings, api, recorder, watches, elected, metrics);
     lead_in_turn(
         &beside,
         election,

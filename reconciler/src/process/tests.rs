@@ -5,8 +5,8 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 
 use super::*;
-use crate::gates::Sources;
 use crate::leadership::tests::{api_server, election, of_another};
+use clap::Parser as _;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -59,11 +59,7 @@ pub(crate) fn reconciler(client: Client, elected: Elected) -> Reconciler {
             instance: None,
         },
     );
-    let asking = Asking {
-        check_interval: DEADLINE,
-        gate_interval: DEADLINE,
-        sources: Sources::new(std::path::Path::new("/nowhere")),
-    };
+    let settings = Settings::try_parse_from(["reconciler"]).unwrap();
     let api = ApiServer {
         client,
         namespace: "ns".to_owned(),
@@ -71,7 +67,7 @@ pub(crate) fn reconciler(client: Client, elected: Elected) -> Reconciler {
     };
     Reconciler::new(
         Policy::default(),
-        asking,
+        settings,
         api,
         recorder,
         watches,
