@@ -118,26 +118,24 @@ impl Reconciler {
             observed,
             ..
         } = *pass;
-        let mut next = slots.preflight.iter().chain(&slots.taken);
+        let mut next = slots.preflight.iter();
         let pods_known = known.drains.len() >= MAX_POD_WATCHES
             || next.all(|&index| observed.views[index].pods.known);
         let monitored = known.monitored(cluster, &RulesByOwner::new(cluster, &self.policy));
         let workloads_known = monitored
             .keys()
             .all(|name| known.evicted.contains_key(name));
+        let answered = self.leading.under_way.is_empty();
         let read = [
+            (answered, "the sources of gates, or a right"),
             (
-                "the sources of gates, or the right to delete pods",
-                self.leading.under_way.is_empty(),
-            ),
-            (
-                "pods of the next nodes, their workloads, or PodDisruptionBudgets",
                 pods_known,
+                "the next nodes' pods, their budgets or workloads",
             ),
-            ("workloads whose pods were evicted", workloads_known),
+            (workloads_known, "workloads whose pods were evicted"),
         ];
-        let unread = read.into_iter().filter(|(_, is_read)| !is_read);
-        unread.map(|(what, _)| what).collect()
+        let unread = read.into_iter().filter(|(is_read, _)| !is_read);
+        unread.map(|(_, what)| what).collect()
     }
 }
 
