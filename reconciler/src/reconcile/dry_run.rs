@@ -64,7 +64,7 @@ impl Reconciler {
         if let Ok(cluster) = watches.cluster() {
             self.succeed_leader(&cluster);
         }
-        let shown = self.observed(|this, pass| {
+        let shown = self.observe_then(|this, pass| {
             this.knows_right_to_force(pass);
             this.ask(pass);
             let decided = decide::fleet(pass.observed);

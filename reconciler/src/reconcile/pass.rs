@@ -37,7 +37,7 @@ pub(super) struct Pass<'p> {
 impl Reconciler {
     /// One pass. Returns when to look again, if nothing changes until then.
     pub(super) fn pass(&mut self) -> Option<Duration> {
-        let wake = self.observed(|this, pass| {
+        let wake = self.observe_then(|this, pass| {
             if this.ensure_term(pass) && this.knows_right_to_force(pass) {
                 this.start_probe(pass);
                 this.look_around(pass);
@@ -56,7 +56,7 @@ impl Reconciler {
 
     /// Brings what is known up to date, which sends nothing, and lets `act` decide on it. Returns its result; `None` if the fleet
     /// cannot be read.
-    pub(super) fn observed<T>(
+    pub(super) fn observe_then<T>(
         &mut self,
         act: impl FnOnce(&mut Self, &mut Pass<'_>) -> T,
     ) -> Option<T> {
