@@ -18,7 +18,7 @@ async fn main() -> ExitCode {
             }
         };
     }
-    if let Err(code) = environment::prepare(Program::Agent) {
+    if let Err(code) = environment::prepare(Program::Agent, std::io::stdout) {
         return code;
     }
     environment::ended("the agent ends", process::run(options).await)

@@ -231,6 +231,8 @@ pub(crate) fn view(
             drain_overdue: late == Some(Late::Drain),
             verified: true,
             not_ready_for_long: late == Some(Late::Step),
+            // Other nodes may need it for hours, but not for ever.
+            kept_for_long: true,
             trial_overdue: late.is_some() || waits_in_vain || place.silent,
             ..TimeFacts::default()
         },

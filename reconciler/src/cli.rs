@@ -3,11 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{ArgAction, Parser, Subcommand, value_parser};
+use clap::{ArgAction, Parser, Subcommand, ValueEnum, value_parser};
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 
-use crate::plan::PlanArgs;
 use brupop_core::policy::{Durations, Policy};
 use brupop_core::rules::{Limit, Rules, StepDurations};
 use brupop_core::window;
@@ -109,7 +108,20 @@ pub struct Settings {
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Prints what would happen now, in which order, and why not for the rest; writes nothing
-    Plan(PlanArgs),
+    Plan {
+        /// How to print it
+        #[arg(long, short, default_value = "table")]
+        output: PlanFormat,
+    },
+}
+
+/// How a plan is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlanFormat {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
 }
 
 impl Settings {

@@ -63,14 +63,12 @@ pub struct Confirm {
 /// The API server's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Done. Holds the object's new `resourceVersion`, if the answer has one.
-    Written(Option<u64>),
-    /// A grant is done, which has written the Node, too.
-    Granted {
-        /// The new `resourceVersion` of the Node.
+    /// Done.
+    Written {
+        /// The object's new `resourceVersion`, if the answer has one.
+        version: Option<u64>,
+        /// The new `resourceVersion` of the Node, if a grant has written it, too.
         node: Option<u64>,
-        /// The new `resourceVersion` of the shadow.
-        shadow: Option<u64>,
     },
     /// The object is gone, as wanted.
     Removed,
@@ -91,7 +89,7 @@ impl Reply {
     /// The word for metrics; a write that changed nothing has another one.
     pub fn as_str(&self) -> &'static str {
         match self {
-            Self::Written(_) | Self::Granted { .. } => "written",
+            Self::Written { .. } => "written",
             Self::Removed => "removed",
             Self::Refused(_) => "refused",
             Self::Denied(_) | Self::NodeDenied(_) => "denied",
@@ -138,22 +136,16 @@ impl ApiServer {
     async fn reply(&self, object: &Object<String>, operation: &Operation) -> Reply {
         let node = match operation {
             Operation::Grant(confirm, _) => match self.confirm(confirm).await {
-                Reply::Written(node) => Some(node),
+                Reply::Written { version, .. } => version,
                 Reply::Denied(why) => return Reply::NodeDenied(why),
                 unconfirmed => return unconfirmed,
             },
             _ => None,
         };
-        match (self.write(object, operation).await, operation, node) {
-            (Ok(_), Operation::Delete(_), _) => Reply::Removed,
-            (Err(Error::Api(status)), Operation::Delete(_), _) if status.code == 404 => {
-                Reply::Removed
-            }
-            (Ok(shadow), _, Some(node)) => Reply::Granted {
-                node,
-                shadow: resource_version(&shadow.metadata),
-            },
-            (answer, ..) => written(answer),
+        match (self.write(object, operation).await, operation) {
+            (Ok(_), Operation::Delete(_)) => Reply::Removed,
+            (Err(Error::Api(status)), Operation::Delete(_)) if status.code == 404 => Reply::Removed,
+            (answer, _) => written(answer, node),
         }
     }
 
@@ -217,13 +209,10 @@ impl ApiServer {
             overlooked,
         } = confirm;
         match self.is_drained(node, marker.as_ref(), *overlooked).await {
-            Ok(true) => written(
-                self.write(
-                    &Object::Node(node.clone()),
-                    &Operation::Patch(patch.clone()),
-                )
-                .await,
-            ),
+            Ok(true) => {
+                let patch = Operation::Patch(patch.clone());
+                written(self.write(&Object::Node(node.clone()), &patch).await, None)
+            }
             Ok(false) => Reply::NotConfirmed,
             // Nothing was to be changed.
             Err(error) => Reply::Failed(describe(&error)),
@@ -257,11 +246,14 @@ pub fn resource_version(metadata: &ObjectMeta) -> Option<u64> {
     metadata.resource_version.as_ref()?.parse().ok()
 }
 
-fn written(answer: kube::Result<Answered>) -> Reply {
-    answer.map_or_else(
-        |error| failure(&error),
-        |object| Reply::Written(resource_version(&object.metadata)),
-    )
+fn written(answer: kube::Result<Answered>, node: Option<u64>) -> Reply {
+    match answer {
+        Ok(object) => Reply::Written {
+            version: resource_version(&object.metadata),
+            node,
+        },
+        Err(error) => failure(&error),
+    }
 }
 
 /// What the API server or a webhook answered, fit for conditions, Events and log lines.

@@ -1,61 +1,30 @@
 //! `brupop-reconciler plan` prints which nodes would start now, in which order, and why the others do not. It writes
-//! nothing.
-//!
-//! It calls the same functions as the reconciler, on objects that it reads once: also the pods of the nodes whose turn comes
-//! first, and the workloads that matter.
-
-mod read;
+//! nothing: it makes a pass of the loop that sends nothing.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::sync::Arc;
 
-use brupop_api::conditions::{ADMISSION_ENFORCED, ConditionStatus, OTHER_OPERATOR};
 use brupop_api::crds::{MESSAGE_MAX, NAME_MAX, VERSION_MAX};
 use brupop_api::names;
 use brupop_api::printable::printable;
-use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, Decisions, Reason};
 use brupop_core::facts::{FleetFacts, NodeView, Observed};
-use brupop_core::known::Known;
-use brupop_core::observe::{self, Leader, Now};
-use brupop_core::policy::Policy;
 use brupop_core::status;
 use brupop_runtime::ClusterConfig;
 use brupop_runtime::client::ClientError;
-use clap::{Args, ValueEnum};
-use jiff::Timestamp;
-use kube::Error;
+use kube::runtime::events::Recorder;
 use serde::Serialize;
+use tokio::sync::watch;
 
-use crate::checks;
-use crate::gates::Sources;
-use crate::watches::MAX_POD_WATCHES;
-use read::PodLook;
+use crate::cli::{PlanFormat, Settings};
+use crate::metrics::Metrics;
+use crate::operation::ApiServer;
+use crate::process::{own_node, reporter};
+use crate::reconcile::{NotRead, Reconciler};
+use crate::watches::Watches;
 
 /// The column of a plan that names pools.
 const POOL: usize = 1;
-/// The least number of nodes for one round.
-const AT_ONCE: usize = 16;
-
-/// What is asked of `plan`.
-#[derive(Clone, Debug, Args)]
-pub struct PlanArgs {
-    /// How to print it
-    #[arg(long, short, default_value = "table")]
-    pub output: PlanFormat,
-    /// Namespace of the operator; by default that of the pod
-    #[arg(long, short)]
-    pub namespace: Option<String>,
-}
-
-/// How a plan is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PlanFormat {
-    /// For people.
-    Table,
-    /// For programs.
-    Json,
-}
 
 /// What becomes of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -115,14 +84,8 @@ pub enum PlanError {
     #[error("{0}")]
     Policy(String),
     /// Something cannot be read.
-    #[error("cannot read {what}")]
-    Read {
-        /// What.
-        what: &'static str,
-        /// What the API server said.
-        #[source]
-        source: Box<Error>,
-    },
+    #[error(transparent)]
+    Read(#[from] NotRead),
     /// The plan cannot be printed.
     #[error("cannot print the plan as JSON")]
     Json(#[from] serde_json::Error),
@@ -132,97 +95,47 @@ pub enum PlanError {
 ///
 /// # Errors
 /// The cluster cannot be read, or the settings cannot be understood.
-pub async fn run(
-    policy: Result<Policy, String>,
-    gate_sources: &Path,
-    args: &PlanArgs,
-) -> Result<String, PlanError> {
-    let policy = policy.map_err(PlanError::Policy)?;
+pub async fn run(settings: Settings, output: PlanFormat) -> Result<String, PlanError> {
+    let policy = settings.policy().map_err(PlanError::Policy)?;
     let config = ClusterConfig::of_pod("brupop-reconciler-plan")?;
-    let (client, namespace) = (
-        config.client()?,
-        args.namespace.as_deref().unwrap_or(config.namespace()),
-    );
-    let cluster = read::cluster(&client, namespace).await?;
-    let time = Timestamp::now();
-    let text = time.to_string();
-    let now = Now { time, text: &text };
-    let own_node = read::leaders_node(&client, namespace).await?;
-    let mut known = Known::of(&cluster, time, &policy);
-    known.may_force =
-        cluster.wants_force() && checks::ask_for_force(client.clone()).await.holds.is_ok();
-    read::look_at_workloads(&client, &cluster, &mut known, &policy).await?;
-    read::look_at_gates(&Sources::new(gate_sources), &cluster, &mut known).await;
-    let mut pods = PodLook {
-        client: &client,
-        namespace,
-        policy: &policy,
-        time,
+    let client = config.client_without_retry()?;
+    let api = ApiServer {
+        client: client.clone(),
+        namespace: config.namespace().to_owned(),
+        own_node: own_node(&client).await,
     };
-    // A node whose turn it is may be passed over because of its pods; then the next one's pods are needed, too.
-    while known.drains.len() < MAX_POD_WATCHES {
-        let leader = leader(&cluster, own_node.as_deref());
-        let pools = observe::pools_at(&cluster, &known, &policy, time);
-        let observed = observe::observe(&cluster, &known, &pools, &policy, &leader, now);
-        let candidates = decide::candidates(&observed.fleet, &observed.views).into_iter();
-        let room = usize::try_from(observed.fleet.total_limit()).unwrap_or(MAX_POD_WATCHES);
-        let first = candidates.take(room.clamp(AT_ONCE, MAX_POD_WATCHES));
-        let unknown = first.filter(|&index| !observed.views[index].pods.known);
-        let next: Vec<String> = unknown
-            .map(|index| observed.views[index].shadow_name.to_owned())
-            .collect();
-        if next.is_empty() {
-            break;
-        }
-        pods.look(&cluster, &mut known, next).await?;
-    }
-    let leader = leader(&cluster, own_node.as_deref());
-    let pools = observe::pools_at(&cluster, &known, &policy, time);
-    let mut observed = observe::observe(&cluster, &known, &pools, &policy, &leader, now);
-    // Decide as if this process led, even if none has led yet.
-    observed.fleet.ledger_term = Some(observed.fleet.term);
-    let plan = plan(&observed);
-    Ok(match args.output {
+    let watches = Arc::new(Watches::start(&client, config.namespace()));
+    let recorder = Recorder::new(client, reporter(None));
+    // It never leads.
+    let (_, elected) = watch::channel(None);
+    let reconciler = Reconciler::new(
+        policy,
+        settings,
+        api,
+        recorder,
+        watches,
+        elected,
+        Metrics::default(),
+    );
+    let plan = reconciler.dry_run(plan).await?;
+    Ok(match output {
         PlanFormat::Table => table(&plan),
         PlanFormat::Json => serde_json::to_string_pretty(&plan)? + "\n",
     })
 }
 
-/// What a leader would know now. What its last admission probe saw is in the fleet's conditions.
-fn leader<'a>(cluster: &Cluster, own_node: Option<&'a str>) -> Leader<'a> {
-    let ledger = cluster.ledger();
-    let conditions = ledger.map_or(&[][..], |ledger| &ledger.conditions);
-    let is = |type_: &str, status: ConditionStatus| {
-        conditions
-            .iter()
-            .any(|condition| condition.type_ == type_ && condition.status == status)
-    };
-    Leader {
-        term: ledger.and_then(|ledger| ledger.term).unwrap_or(0),
-        enforced: is(ADMISSION_ENFORCED, ConditionStatus::True),
-        alone: !is(OTHER_OPERATOR, ConditionStatus::True),
-        own_node,
-    }
-}
-
-/// The plan, as these facts make it.
-fn plan(observed: &Observed<'_>) -> Plan {
+/// Returns the plan that these decisions make.
+fn plan(observed: &Observed<'_>, decided: &Decisions<'_>) -> Plan {
     let fleet = &observed.fleet;
-    let Decisions {
-        allocation,
-        nodes: decisions,
-    } = observed.decide();
-    let mut nexts: BTreeMap<usize, NodePlan> = allocation
-        .taken
-        .into_iter()
-        .map(|index| (index, NodePlan::Starts))
-        .collect();
+    let taken = decided.allocation.taken.iter();
+    let mut nexts: BTreeMap<usize, NodePlan> =
+        taken.map(|&index| (index, NodePlan::Starts)).collect();
     let candidates = decide::candidates(fleet, &observed.views).into_iter();
     let waits: Vec<usize> = candidates
         .filter(|index| !nexts.contains_key(index))
         .collect();
     nexts.extend(waits.into_iter().zip((1..).map(NodePlan::Waits)));
-    let decided = observed.views.iter().zip(&decisions).enumerate();
+    let decided = observed.views.iter().zip(&decided.nodes).enumerate();
     let mut nodes: Vec<Row> = decided
         .map(|(index, (view, decision))| {
             row(fleet, view, &decision.reason, nexts.get(&index).copied())

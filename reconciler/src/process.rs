@@ -21,12 +21,11 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::cli::Settings;
-use crate::gates::Sources;
 use crate::leadership::timing::Timing;
 use crate::leadership::{self, Elected, Election};
 use crate::metrics::Metrics;
 use crate::operation::ApiServer;
-use crate::reconcile::{Asking, Reconciler};
+use crate::reconcile::Reconciler;
 use crate::watches::Watches;
 
 /// A loop that has not come round for so long is stuck: this process does not lead, and its kubelet starts it again.
@@ -125,25 +124,14 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     health.ready();
 
     let election = election(&settings, &namespace, &us);
-    let recorder = Recorder::new(
-        events,
-        Reporter {
-            controller: "brupop-reconciler".into(),
-            instance: Some(us),
-        },
-    );
-    let asking = Asking {
-        check_interval: Duration::from_secs(settings.check_interval_seconds),
-        gate_interval: Duration::from_secs(settings.gate_interval_seconds),
-        sources: Sources::new(&settings.gate_sources),
-    };
+    let recorder = Recorder::new(events, reporter(Some(us)));
     let api = ApiServer {
         client: client.clone(),
         namespace,
         own_node,
     };
     let reconciler =
-        |elected| Reconciler::new(policy, asking, api, recorder, watches, elected, metrics);
+        |elected| Reconciler::new(policy, settings, api, recorder, watches, elected, metrics);
     lead_in_turn(
         &beside,
         election,
@@ -155,6 +143,14 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     .await;
     let _ = pages.await;
     Ok(())
+}
+
+/// Names this program in Events.
+pub(crate) fn reporter(instance: Option<String>) -> Reporter {
+    Reporter {
+        controller: "brupop-reconciler".into(),
+        instance,
+    }
 }
 
 fn election(settings: &Settings, namespace: &str, us: &str) -> Election {
@@ -193,7 +189,11 @@ async fn lead_in_turn(
 /// The text of /metrics.
 fn render(watches: Arc<Watches>, metrics: Metrics) -> impl Fn() -> String + Clone {
     move || {
-        let cluster = watches.synced().then(|| watches.cluster().ok()).flatten();
+        let cluster = watches
+            .unsynced()
+            .is_empty()
+            .then(|| watches.cluster().ok())
+            .flatten();
         metrics.render(
             cluster.as_deref(),
             watches.failures.load(Ordering::Relaxed),
@@ -215,7 +215,7 @@ fn warn_of_a_schedule_that_is_over(policy: &Policy, expression: &str) {
 
 /// The node that this process runs on, from its own token; `None` if that is not known. Only the order of updates
 /// depends on it.
-async fn own_node(client: &Client) -> Option<String> {
+pub(crate) async fn own_node(client: &Client) -> Option<String> {
     let reviews = Api::<SelfSubjectReview>::all(client.clone());
     let params = PostParams::default();
     let review = SelfSubjectReview::default();

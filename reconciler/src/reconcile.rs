@@ -3,6 +3,7 @@
 mod answers;
 mod calls;
 mod drainer;
+mod dry_run;
 mod execute;
 mod gate_answers;
 mod memory;
@@ -25,8 +26,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::checks::{Check, Finding};
+use crate::cli::Settings;
 use crate::evict;
-use crate::gates::Sources;
 use crate::leadership::{Elected, leads_now, next_while_leading};
 use crate::metrics::Metrics;
 use crate::operation::{ApiServer, Reply};
@@ -38,6 +39,7 @@ use brupop_core::policy::Policy;
 use brupop_core::rules::GateQuery;
 use calls::Call;
 use drainer::Drainer;
+pub use dry_run::NotRead;
 use gate_answers::GateAnswers;
 use memory::Memory;
 use publisher::Publisher;
@@ -48,20 +50,10 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 /// Longest wait for evictions and Events that are under way when the process ends.
 const FAREWELL: Duration = Duration::from_secs(10);
 
-/// What is asked again and again, and how often.
-pub struct Asking {
-    /// Between two looks at the admission rules and for other operators.
-    pub check_interval: Duration,
-    /// Between two queries for a gate.
-    pub gate_interval: Duration,
-    /// Whom gates ask.
-    pub sources: Sources,
-}
-
 /// The loop: what it is told, what it sees, what it speaks to, and what it knows while it leads.
 pub struct Reconciler {
     policy: Arc<Policy>,
-    asking: Asking,
+    settings: Settings,
     api: ApiServer,
     watches: Arc<Watches>,
     elected: Elected,
@@ -113,7 +105,9 @@ enum Completed {
 
 impl Leading {
     /// What is known of nothing, from this instant on.
-    fn new(asking: &Asking, now: Duration) -> Self {
+    fn new(settings: &Settings, now: Duration) -> Self {
+        let interval = Duration::from_secs;
+        let check = || Check::new(interval(settings.check_interval_seconds));
         Self {
             term: None,
             known: Known::default(),
@@ -121,10 +115,10 @@ impl Leading {
             memory: Memory::default(),
             opt_in_from: Duration::ZERO,
             pools_again: Duration::ZERO,
-            admission: Check::new(asking.check_interval),
-            alone: Check::new(asking.check_interval),
-            may_force: Check::new(asking.check_interval),
-            gates: GateAnswers::new(asking.gate_interval, now),
+            admission: check(),
+            alone: check(),
+            may_force: check(),
+            gates: GateAnswers::new(interval(settings.gate_interval_seconds), now),
             under_way: FuturesUnordered::new(),
         }
     }
@@ -134,7 +128,7 @@ impl Reconciler {
     /// A reconciler that does not lead yet.
     pub fn new(
         policy: Policy,
-        asking: Asking,
+        settings: Settings,
         api: ApiServer,
         recorder: Recorder,
         watches: Arc<Watches>,
@@ -143,8 +137,8 @@ impl Reconciler {
     ) -> Self {
         Self {
             policy: Arc::new(policy),
-            leading: Leading::new(&asking, Duration::ZERO),
-            asking,
+            leading: Leading::new(&settings, Duration::ZERO),
+            settings,
             api,
             watches,
             elected,
@@ -223,7 +217,7 @@ impl Reconciler {
             return at_latest;
         };
         if !std::mem::replace(&mut self.elected_before, true) {
-            self.leading = Leading::new(&self.asking, self.now());
+            self.leading = Leading::new(&self.settings, self.now());
             // The term protects against decisions of earlier leaders, not against decisions on what this one knew
             // before it led.
             self.watches.refresh();
@@ -241,7 +235,7 @@ impl Reconciler {
             return;
         }
         tracing::warn!("this process no longer leads");
-        self.leading = Leading::new(&self.asking, self.now());
+        self.leading = Leading::new(&self.settings, self.now());
         self.metrics.passed(None);
     }
 

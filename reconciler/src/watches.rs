@@ -21,7 +21,7 @@ use brupop_core::cluster::{Cluster, Watched};
 use brupop_core::objects::{PodItem, WatchedFleet, WatchedNode};
 use brupop_core::pool::Pool;
 pub(crate) use drains::{LOOK_AGAIN, MAX_POD_WATCHES, PodWatches, WantedPods, on_node};
-pub(crate) use workloads::{MAX_WORKLOAD_WATCHES, WorkloadWatches};
+pub(crate) use workloads::WorkloadWatches;
 
 /// The watches that keep the cluster up to date.
 pub struct Watches {
@@ -77,9 +77,10 @@ impl Watches {
         pools.refresh();
     }
 
-    /// Has each watch listed its objects once?
-    pub fn synced(&self) -> bool {
-        self.all.iter().all(Watch::synced)
+    /// Returns the kinds of object that have not been listed once.
+    pub fn unsynced(&self) -> Vec<&'static str> {
+        let unsynced = self.all.iter().filter(|watch| !watch.synced());
+        unsynced.map(|watch| watch.what).collect()
     }
 
     /// Has each watch listed its objects since the last [`refresh`](Self::refresh)?
@@ -154,6 +155,7 @@ type Signals = (Arc<Notify>, Arc<AtomicU64>);
 
 /// The task that follows a watch; dropping this ends it.
 struct Watch {
+    what: &'static str,
     /// How many lists were asked for: one at the start, and one more for each refresh.
     wanted: watch::Sender<u64>,
     /// The number of the last list that is complete; 0 before the first.
@@ -186,6 +188,7 @@ impl Watch {
         let mut task = JoinSet::new();
         task.spawn(follower.follow(begin, asked));
         Self {
+            what,
             wanted,
             listed,
             _task: task,

@@ -5,6 +5,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use brupop_api::printable::printable;
+use tracing_subscriber::fmt::MakeWriter;
 
 use crate::logs;
 
@@ -127,14 +128,17 @@ pub enum EnvironmentError {
     Logs(#[from] logs::LogError),
 }
 
-/// Checks the names of this process's environment, and sets up its logs.
+/// Checks the names of this process's environment, and sets up its logs, which go to `writer`.
 ///
 /// # Errors
 /// A name is mistaken, misplaced or removed, or logging cannot be set up. Says so, and returns the code with which to end.
-pub fn prepare(program: Program) -> Result<(), ExitCode> {
+pub fn prepare<W>(program: Program, writer: W) -> Result<(), ExitCode>
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
     let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
     let prepared = check(program, names).and_then(|others| {
-        logs::init()?;
+        logs::init(writer)?;
         if !others.is_empty() {
             let names = others.join(" ");
             tracing::warn!(

@@ -1,4 +1,4 @@
-//! Structured logs on standard output, adjusted by upstream's environment variables.
+//! Structured logs, adjusted by upstream's environment variables.
 //!
 //! Only our own crates are heard. What libraries log may hold whole responses of the API server (kube's client does that
 //! when it cannot read one), and so other people's secrets; each caller of ours logs what became of its call.
@@ -48,14 +48,17 @@ pub enum LogError {
     AlreadySetUp,
 }
 
-/// Sets up the logs of this process from its environment.
+/// Sets up the logs of this process, to `writer`, from its environment.
 ///
 /// # Errors
 /// A variable holds something else than it may, or logging was set up before.
-pub fn init() -> Result<(), LogError> {
+pub fn init<W>(writer: W) -> Result<(), LogError>
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
     let environment =
         |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
-    let dispatch = dispatch(environment, std::io::stdout)?;
+    let dispatch = dispatch(environment, writer)?;
     tracing::dispatcher::set_global_default(dispatch).map_err(|_| LogError::AlreadySetUp)
 }
 

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 async fn main() -> ExitCode {
     brupop_runtime::install_crypto_provider();
     let options = Options::parse();
-    if let Err(code) = environment::prepare(Program::Webhook) {
+    if let Err(code) = environment::prepare(Program::Webhook, std::io::stdout) {
         return code;
     }
     environment::ended("the webhook cannot run", process::run(options).await)

@@ -15,11 +15,11 @@ use crate::rules::{GateQuery, GateState};
 use answer::GateAnswer;
 
 /// This many good answers in a row open a gate.
-const GOOD_IN_A_ROW: u8 = 3;
+pub const GOOD_IN_A_ROW: u8 = 3;
 /// The most different queries that are sent, whatever people make.
-pub const QUERIES_MAX: usize = 64;
+const QUERIES_MAX: usize = 64;
 /// The most of them that are under way at once.
-pub const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 8;
 /// For this many intervals a gate of unknown state is waited for: those of the answers that open it, and one more.
 const AWAITED_INTERVALS: u32 = 4;
 /// While nothing waits for a gate, what had no answer is asked again after this many intervals.

@@ -70,22 +70,18 @@ async fn a_denial_is_of_node_or_shadow() {
     };
     let denied = || Reply::Denied("frozen".into());
     let node_denied = || Reply::NodeDenied("frozen".into());
-    let done = || Reply::Written(Some(10));
+    let done = |node| Reply::Written {
+        version: Some(10),
+        node,
+    };
     for (frozen, (object, operation), reply) in [
         ("/nodes/", node(), denied()),
         ("/nodes/", grant(), node_denied()),
-        ("/nodes/", shadow(), done()),
+        ("/nodes/", shadow(), done(None)),
         ("/bottlerocketshadows/", grant(), denied()),
         ("/bottlerocketshadows/", shadow(), denied()),
-        ("/bottlerocketshadows/", node(), done()),
-        (
-            "/nothing/",
-            grant(),
-            Reply::Granted {
-                node: Some(10),
-                shadow: Some(10),
-            },
-        ),
+        ("/bottlerocketshadows/", node(), done(None)),
+        ("/nothing/", grant(), done(Some(10))),
     ] {
         let answered = api_server(frozen).send(&object, &operation).await;
         assert_eq!(answered, reply, "{frozen}: {object:?}: {operation:?}");
@@ -147,9 +143,9 @@ async fn no_reboot_is_granted_without_a_whole_list_of_pods_that_may_stay() {
     let list =
         |metadata: Value, items: Value| json!({"metadata": metadata, "items": items}).to_string();
     let whole = |items: Value| list(json!({"resourceVersion": "9"}), items);
-    let granted = Reply::Granted {
+    let granted = Reply::Written {
+        version: Some(10),
         node: Some(10),
-        shadow: Some(10),
     };
     assert_eq!(
         grant_beside(&whole(json!([stays]))).await,

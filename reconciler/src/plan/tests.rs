@@ -105,7 +105,8 @@ fn rows_say_who_runs_starts_and_waits() {
             ..Slot::default()
         },
     )]);
-    let plan = plan(&observed(views, &slots, &[]));
+    let observed = observed(views, &slots, &[]);
+    let plan = plan(&observed, &observed.decide());
     let rows: Vec<_> = plan
         .nodes
         .iter()
@@ -160,7 +161,7 @@ fn a_plan_is_printable_whatever_agents_say() {
         &versions,
     );
     observed.unreadable.insert(3, HOSTILE.to_owned());
-    let plan = plan(&observed);
+    let plan = plan(&observed, &observed.decide());
     let text = table(&plan);
     assert!(
         text.lines().all(is_printable) && text.lines().count() == 6,

@@ -6,6 +6,7 @@ use std::thread;
 
 use super::*;
 use crate::leadership::tests::{api_server, election, of_another};
+use clap::Parser as _;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -58,11 +59,7 @@ pub(crate) fn reconciler(client: Client, elected: Elected) -> Reconciler {
             instance: None,
         },
     );
-    let asking = Asking {
-        check_interval: DEADLINE,
-        gate_interval: DEADLINE,
-        sources: Sources::new(std::path::Path::new("/nowhere")),
-    };
+    let settings = Settings::try_parse_from(["reconciler"]).unwrap();
     let api = ApiServer {
         client,
         namespace: "ns".to_owned(),
@@ -70,7 +67,7 @@ pub(crate) fn reconciler(client: Client, elected: Elected) -> Reconciler {
     };
     Reconciler::new(
         Policy::default(),
-        asking,
+        settings,
         api,
         recorder,
         watches,

@@ -43,8 +43,8 @@ impl Reconciler {
         };
         let now = self.now();
         let object = call.object.as_str();
-        self.leading.memory.note_denial(&call.object, &reply, now);
-        if !matches!(reply, Reply::Written(_) | Reply::Granted { .. }) {
+        self.leading.memory.record_reply(&call.object, &reply, now);
+        if !matches!(reply, Reply::Written { .. }) {
             self.metrics.wrote(object, reply.as_str());
         }
         let logged =
@@ -52,16 +52,7 @@ impl Reconciler {
         let in_flight = self.leading.memory.in_flight(&call.object);
         let Context { node, reason, .. } = &call.context;
         match reply {
-            Reply::Written(version) => self.written(call, version),
-            Reply::Granted {
-                node: of_node,
-                shadow,
-            } => {
-                self.leading
-                    .memory
-                    .note_node_written(&call.object, of_node, now);
-                self.written(call, shadow);
-            }
+            Reply::Written { version, .. } => self.written(call, version),
             Reply::Removed => {
                 in_flight.removed(call.seen, now);
                 call.context

@@ -1,5 +1,7 @@
 //! An effect as a call that owns what it needs, and the Event about it.
 
+use std::borrow::Cow;
+
 use brupop_api::write::Misfit;
 use brupop_api::{Object, Write, names};
 use json_patch::Patch as JsonPatch;
@@ -120,9 +122,11 @@ pub(super) fn version_of(object: &Object<String>, cluster: &Cluster) -> Option<u
 }
 
 /// The call for a write to the ledger, and the Event to publish once it is made.
-pub(super) fn ledger(cluster: &Cluster, write: &Write<'_>, event: Option<EventText>) -> Call {
-    let nothing = Value::Null;
-    let quoted = cluster.fleet().map_or(&nothing, |fleet| &fleet.quoted);
+pub(super) fn ledger(
+    cluster: &Cluster,
+    write: &Write<'_>,
+    event: Option<EventText>,
+) -> Option<Call> {
     let reason = event.as_ref().map_or("", |event| event.reason);
     let context = Context {
         reason,
@@ -130,12 +134,8 @@ pub(super) fn ledger(cluster: &Cluster, write: &Write<'_>, event: Option<EventTe
         objects: of_fleet(cluster),
         ..Context::default()
     };
-    Call::about(
-        cluster,
-        Object::Ledger,
-        write.patch(quoted).map(Operation::Patch),
-        context,
-    )
+    let patch = patch(cluster, write)?.map(Operation::Patch);
+    Some(Call::about(cluster, Object::Ledger, patch, context))
 }
 
 fn of_fleet(cluster: &Cluster) -> Vec<ObjectReference> {
@@ -159,7 +159,7 @@ pub(super) fn of(
         Effect::Write(write) => write.object,
         _ => Object::ShadowSpec(view.shadow_name),
     };
-    let operation = operation(cluster, view, &effect, fleet).transpose()?;
+    let operation = operation(cluster, view, &effect, fleet)?;
     let event = EventText::of_step(view, step);
     let mut context = Context::of(cluster, view, reason.as_str(), event);
     if step == Step::DeleteShadow(Deletion::UpdatedNodeGone) {
@@ -173,73 +173,56 @@ pub(super) fn of(
     Some(Call::about(cluster, object.owned(), operation, context))
 }
 
-/// What is asked of the API server for this effect; nothing if it is asked elsewhere, or what it is about was not read.
+/// Returns what is asked of the API server for this effect; `None` if it is asked elsewhere, or its object was not read.
 fn operation(
     cluster: &Cluster,
     view: &NodeView<'_>,
     effect: &Effect<'_>,
     fleet: &FleetFacts<'_>,
-) -> Result<Option<Operation>, Misfit> {
-    let shadow = view.shadow_name;
-    Ok(match effect {
-        Effect::Write(write) => patch(cluster, shadow, write)?.map(Operation::Patch),
-        Effect::Grant {
-            confirm: write,
-            grant,
-        } => confirm(cluster, view, write)?
-            .zip(patch(cluster, shadow, grant)?)
-            .map(|(confirm, patch)| Operation::Grant(Box::new(confirm), patch)),
-        Effect::CreateShadow { attempt } => view.node.map(|node| {
-            let shadow = new_shadow(node.name, node.uid, *attempt, fleet.term, fleet.now);
-            Operation::Create(json!(shadow))
-        }),
-        Effect::DeleteShadow { uid } => {
-            let read = cluster
-                .shadow(shadow)
-                .and_then(|shadow| shadow.metadata.resource_version.clone());
-            let delete = |version| {
-                let uid = Some((*uid).to_owned());
-                Operation::Delete(Preconditions {
-                    uid,
-                    resource_version: Some(version),
-                })
-            };
-            read.map(delete)
+) -> Option<Result<Operation, Misfit>> {
+    Some(match effect {
+        Effect::Write(write) => patch(cluster, write)?.map(Operation::Patch),
+        Effect::Grant { confirm, grant } => {
+            let (confirm, grant) = (patch(cluster, confirm)?, patch(cluster, grant)?);
+            let node = view.node?;
+            confirm.and_then(|patch| {
+                let confirm = Confirm {
+                    node: node.name.to_owned(),
+                    patch,
+                    marker: node.marker.cloned(),
+                    overlooked: view.pods.overlooked,
+                };
+                Ok(Operation::Grant(Box::new(confirm), grant?))
+            })
         }
-        Effect::Evict | Effect::Delete => None,
+        Effect::CreateShadow { attempt } => {
+            let node = view.node?;
+            let shadow = new_shadow(node.name, node.uid, *attempt, fleet.term, fleet.now);
+            Ok(Operation::Create(json!(shadow)))
+        }
+        Effect::DeleteShadow { uid } => {
+            let shadow = cluster.shadow(view.shadow_name)?;
+            Ok(Operation::Delete(Preconditions {
+                uid: Some((*uid).to_owned()),
+                resource_version: Some(shadow.metadata.resource_version.clone()?),
+            }))
+        }
+        Effect::Evict | Effect::Delete => return None,
     })
 }
 
-/// The patch for a write to a node's object, as it was read.
-fn patch(cluster: &Cluster, name: &str, write: &Write<'_>) -> Result<Option<JsonPatch>, Misfit> {
-    match write.object {
+/// Returns the patch for a write to an object, as it was read; `None` if it was not read.
+fn patch(cluster: &Cluster, write: &Write<'_>) -> Option<Result<JsonPatch, Misfit>> {
+    static NOTHING: Value = Value::Null;
+    let read = match write.object {
         // The type knows every field that a patch quotes, and absent is as good as null to the API server.
-        Object::ShadowSpec(_) => cluster
-            .shadow(name)
-            .map(|shadow| write.patch(&json!(shadow)))
-            .transpose(),
-        Object::Node(_) => cluster
-            .node(name)
-            .map(|node| write.patch(&node.quoted()))
-            .transpose(),
-        // The reconciler writes no status by conditional patches, and the ledger belongs to no node.
-        _ => Ok(None),
-    }
-}
-
-/// What confirms that the node is drained: the write of the Node, and the marker as it was read.
-fn confirm(
-    cluster: &Cluster,
-    view: &NodeView<'_>,
-    write: &Write<'_>,
-) -> Result<Option<Confirm>, Misfit> {
-    let patch = patch(cluster, view.shadow_name, write)?;
-    Ok(patch.zip(view.node).map(|(patch, node)| Confirm {
-        node: node.name.to_owned(),
-        patch,
-        marker: node.marker.cloned(),
-        overlooked: view.pods.overlooked,
-    }))
+        Object::ShadowSpec(name) => Cow::Owned(json!(cluster.shadow(name)?)),
+        Object::Node(name) => Cow::Owned(cluster.node(&names::shadow_name(name))?.quoted()),
+        Object::Ledger => Cow::Borrowed(cluster.fleet().map_or(&NOTHING, |fleet| &fleet.quoted)),
+        // The reconciler writes no other status by conditional patches.
+        _ => return None,
+    };
+    Some(write.patch(&read))
 }
 
 /// The call that labels this node.
@@ -257,12 +240,10 @@ pub(super) fn opt_in(
         objects: vec![node.object_ref(&())],
         ..Context::default()
     };
-    let patch = write.patch(&node.quoted()).map(Operation::Patch);
-    let call = Call::about(cluster, write.object.owned(), patch, context);
-    Some(Call {
-        purpose: Purpose::OptIn,
-        ..call
-    })
+    let patch = patch(cluster, write)?.map(Operation::Patch);
+    let mut call = Call::about(cluster, write.object.owned(), patch, context);
+    call.purpose = Purpose::OptIn;
+    Some(call)
 }
 
 #[cfg(test)]
@@ -293,7 +274,7 @@ mod tests {
             ledger_term: Some(7),
             ..FleetFacts::EXAMPLE
         };
-        operation(&cluster, &view, effect, &fleet).transpose()
+        operation(&cluster, &view, effect, &fleet)
     }
 
     fn shadow(metadata: &Value) -> Value {

@@ -14,6 +14,7 @@ use futures::FutureExt as _;
 
 use super::pass::Pass;
 use super::{Completed, Reconciler};
+use crate::gates::Sources;
 
 /// The most bytes of an expression in the log.
 const QUERY_LOGGED: usize = 256;
@@ -91,7 +92,7 @@ impl Reconciler {
             pass.wake.by(next);
         }
         for query in due {
-            let sources = self.asking.sources.clone();
+            let sources = Sources::new(&self.settings.gate_sources);
             let asking = async move {
                 let answer = sources.ask(&query).await.map_err(|error| describe(&error));
                 Completed::GateAnswer(query, answer)

@@ -166,8 +166,8 @@ impl Memory {
         self.pools.entry(name.to_owned()).or_default()
     }
 
-    /// Books a change of a Node or a shadow that was denied, or made. A grant is about its shadow, and changes the Node first.
-    pub(super) fn note_denial(&mut self, object: &Object<String>, reply: &Reply, now: Duration) {
+    /// Records that a change of a Node or a shadow was denied, or made. A grant is about its shadow, and changes the Node first.
+    pub(super) fn record_reply(&mut self, object: &Object<String>, reply: &Reply, now: Duration) {
         let shadow = match object {
             Object::Node(node) => &names::shadow_name(node),
             Object::ShadowSpec(shadow) => shadow,
@@ -183,38 +183,17 @@ impl Memory {
                     .shadow_denials
                     .denied(&format!("the node's shadow: {why}"), now);
             }
-            (Object::Node(_), Reply::Written(_)) => memory.node_denials.resolved(),
-            (_, Reply::Written(_) | Reply::Removed) => memory.shadow_denials.resolved(),
-            (_, Reply::Granted { .. }) => {
-                memory.node_denials.resolved();
+            (Object::Node(_), Reply::Written { .. }) => memory.node_denials.resolved(),
+            (_, Reply::Written { node, .. }) => {
+                if node.is_some() {
+                    memory.node_denials.resolved();
+                    memory.node.wait_for_version(*node, false, now);
+                }
                 memory.shadow_denials.resolved();
             }
+            (_, Reply::Removed) => memory.shadow_denials.resolved(),
             _ => {}
         }
-    }
-
-    /// A grant has written the Node in this version, too.
-    pub(super) fn note_node_written(
-        &mut self,
-        object: &Object<String>,
-        version: Option<u64>,
-        now: Duration,
-    ) {
-        if let Object::ShadowSpec(shadow) = object {
-            self.node(shadow).node.wait_for_version(version, false, now);
-        }
-    }
-
-    /// Until when to wait for what was written of this shadow's Node, which is known in this version. A decision about a
-    /// shadow rests on both: a grant whose Node is not seen yet to be drained would be taken back.
-    pub(super) fn node_lags(
-        &mut self,
-        shadow: &str,
-        version: Option<u64>,
-        now: Duration,
-    ) -> Option<Duration> {
-        version?;
-        self.node(shadow).node.lags(version, now)
     }
 
     /// What the API server takes no change of, by name of the shadow; and when the first of these denials is forgotten.

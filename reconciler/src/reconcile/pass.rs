@@ -37,14 +37,29 @@ pub(super) struct Pass<'p> {
 impl Reconciler {
     /// One pass. Returns when to look again, if nothing changes until then.
     pub(super) fn pass(&mut self) -> Option<Duration> {
-        let mut known = std::mem::take(&mut self.leading.known);
-        let wake = self.pass_on(&mut known);
-        self.leading.known = known;
-        wake
+        let wake = self.observe_then(|this, pass| {
+            if this.ensure_term(pass) && this.knows_right_to_force(pass) {
+                this.start_probe(pass);
+                this.look_around(pass);
+                let gates = this.ask(pass);
+                let last_pass = LastPass {
+                    gates,
+                    ..this.decide(pass)
+                };
+                this.metrics.passed(Some(last_pass));
+                this.opt_in(pass);
+            }
+            pass.wake.at()
+        });
+        wake.flatten()
     }
 
-    /// A pass on what is known, which it brings up to date.
-    fn pass_on(&mut self, known: &mut Known) -> Option<Duration> {
+    /// Brings what is known up to date, which sends nothing, and lets `act` decide on it. Returns its result; `None` if the fleet
+    /// cannot be read.
+    pub(super) fn observe_then<T>(
+        &mut self,
+        act: impl FnOnce(&mut Self, &mut Pass<'_>) -> T,
+    ) -> Option<T> {
         let mut wake = Wake::default();
         let (watches, policy) = (Arc::clone(&self.watches), Arc::clone(&self.policy));
         let cluster = match watches.cluster() {
@@ -56,13 +71,14 @@ impl Reconciler {
         };
         self.fleet_log.resolved();
         let now = Timestamp::now();
+        let mut known = std::mem::take(&mut self.leading.known);
         // Whose pods and workloads are watched depends on who owns a node.
         known.prepare_pools(&cluster, now, &self.policy);
         self.look_again_at_pools(&cluster, &mut wake);
         known.may_force = self.leading.may_force.holds().is_ok();
         let (around, drainer) = self.around(now);
-        drainer.watch(&around, &cluster, known, &mut wake);
-        self.note_denials(known, &mut wake);
+        drainer.watch(&around, &cluster, &mut known, &mut wake);
+        self.note_denials(&mut known, &mut wake);
         known.note_cordons(&cluster, now);
         let rounding = TimestampRound::new()
             .smallest(Unit::Millisecond)
@@ -72,11 +88,11 @@ impl Reconciler {
         known.note_gates(&cluster, |query| {
             self.leading.gates.state(query, self.now())
         });
-        let pools = pools_at(&cluster, known, &policy, now);
+        let pools = pools_at(&cluster, &known, &policy, now);
         let leader = self.leader(own_node.as_deref());
         let observed = observe(
             &cluster,
-            known,
+            &known,
             &pools,
             &policy,
             &leader,
@@ -88,25 +104,15 @@ impl Reconciler {
         wake.by_time(observed.next, now, self.now());
         let mut pass = Pass {
             cluster: &cluster,
-            known,
+            known: &known,
             observed: &observed,
             now,
             wake,
         };
-        if self.ensure_term(&mut pass) && self.knows_right_to_force(&mut pass) {
-            self.start_probe(&mut pass);
-            self.look_around(&mut pass);
-            let gates = self.ask(&mut pass);
-            let last_pass = LastPass {
-                gates,
-                ..self.decide(&mut pass)
-            };
-            self.metrics.passed(Some(last_pass));
-            self.opt_in(&mut pass);
-        }
-        let wake = pass.wake.at();
+        let result = act(self, &mut pass);
         known.ahead = observed.ahead;
-        wake
+        self.leading.known = known;
+        Some(result)
     }
 
     /// Lists pools again from time to time, as long as one was left out: nothing else tells that there is room for it.
@@ -173,14 +179,10 @@ impl Reconciler {
             return true;
         }
         let (term, write) = decide::new_term(cluster.ledger(), &observed.views);
-        let call = calls::ledger(cluster, &write, None);
-        self.send(
-            pass,
-            Call {
-                purpose: Purpose::BeginTerm(term),
-                ..call
-            },
-        );
+        if let Some(mut call) = calls::ledger(cluster, &write, None) {
+            call.purpose = Purpose::BeginTerm(term);
+            self.send(pass, call);
+        }
         false
     }
 
@@ -233,7 +235,7 @@ impl Reconciler {
 
     /// Asks from time to time, if a pool wants it, whether pods may be deleted. Returns whether there is an answer, or nobody
     /// needs one: a new leader must not give a drain up that it may end by force.
-    fn knows_right_to_force(&mut self, pass: &mut Pass<'_>) -> bool {
+    pub(super) fn knows_right_to_force(&mut self, pass: &mut Pass<'_>) -> bool {
         if !pass.cluster.wants_force() {
             return true;
         }
@@ -282,9 +284,10 @@ impl Reconciler {
             ..
         } = pass.observed;
         let Decisions { allocation, nodes } = pass.observed.decide();
-        if let Some(write) = &allocation.write {
-            let event = EventText::of_halts(&allocation.halted);
-            let mut call = calls::ledger(pass.cluster, write, event);
+        if let Some(write) = &allocation.write
+            && let event = EventText::of_halts(&allocation.halted)
+            && let Some(mut call) = calls::ledger(pass.cluster, write, event)
+        {
             call.context.ended = phases::updates_of(fleet, views, &allocation);
             self.send(pass, call);
         }
@@ -356,7 +359,7 @@ impl Reconciler {
 
     /// Has the pods watched of nodes that are next, and of those that get a slot now. The watches begin with the next
     /// pass.
-    fn preflight(&mut self, pass: &Pass<'_>, allocation: &Allocation<'_>) {
+    pub(super) fn preflight(&mut self, pass: &Pass<'_>, allocation: &Allocation<'_>) {
         let next = allocation.preflight.iter().chain(&allocation.taken);
         let names = next.map(|&index| pass.observed.views[index].shadow_name.to_owned());
         if self.leading.drainer.preflight(names.collect()) {

@@ -2,13 +2,12 @@
 
 use brupop_api::Object;
 use futures::FutureExt as _;
-use kube::Resource as _;
 
 use super::calls::{Call, version_of};
 use super::memory::in_flight::MaySend;
 use super::pass::Pass;
 use super::{Completed, Reconciler};
-use crate::operation::{Reply, resource_version};
+use crate::operation::Reply;
 
 /// The most requests that are under way at once. A request that has no room is decided again when another one is answered.
 const MAX_REQUESTS: usize = 32;
@@ -19,16 +18,6 @@ impl Reconciler {
     /// May a call about this object be made now? If not, the pass notes when it may.
     pub(super) fn is_ready(&mut self, pass: &mut Pass<'_>, object: &Object<String>) -> bool {
         let (version, now) = (version_of(object, pass.cluster), self.now());
-        if let Object::ShadowSpec(name) = object
-            && let of_node = pass
-                .cluster
-                .node(name)
-                .and_then(|node| resource_version(node.meta()))
-            && let Some(until) = self.leading.memory.node_lags(name, of_node, now)
-        {
-            pass.wake.by(until);
-            return false;
-        }
         match self
             .leading
             .memory

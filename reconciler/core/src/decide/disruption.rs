@@ -2,7 +2,7 @@
 //! the nodes after it go there: were it removed, an autoscaler would launch others for them, perhaps of the old version, without
 //! end.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use brupop_api::fleet::Slot;
 use brupop_api::{Marker, State};
@@ -18,20 +18,12 @@ use crate::window::Starts;
 ///
 /// An update counts to its end: while its node reboots and is monitored, an autoscaler launches a node of the old version for
 /// its pods. That one has to be removed, and none that is up to date.
-pub(super) struct Waiting<'a>(BTreeMap<(Option<usize>, &'a str), Waits<'a>>);
-
-/// Who waits in a pool for a version.
-#[derive(Clone, Copy)]
-enum Waits<'a> {
-    /// The node of this shadow.
-    Only(&'a str),
-    Several,
-}
+pub(super) struct Waiting<'a>(BTreeSet<(Option<usize>, &'a str)>);
 
 impl<'a> Waiting<'a> {
     /// No node waits.
     pub(super) fn none() -> Self {
-        Self(BTreeMap::new())
+        Self(BTreeSet::new())
     }
 
     /// Of these views with their slots, by why each waits.
@@ -44,29 +36,20 @@ impl<'a> Waiting<'a> {
         if !views.iter().any(is_kept) {
             return Self::none();
         }
-        let mut waiting = Self::none();
-        for ((view, slot), assessment) in views.iter().zip(held).zip(assessments) {
-            if (slot.is_some() || waits(&assessment.reason))
-                && let Some(key) = pool_and_version(view)
-            {
-                let found = waiting.0.entry(key);
-                found
-                    .and_modify(|it| *it = Waits::Several)
-                    .or_insert(Waits::Only(view.shadow_name));
-            }
-        }
-        waiting
+        let waiting = views.iter().zip(held).zip(assessments);
+        let waiting =
+            waiting.filter(|((_, slot), assessment)| slot.is_some() || waits(&assessment.reason));
+        Self(
+            waiting
+                .filter_map(|((view, _), _)| pool_and_version(view))
+                .collect(),
+        )
     }
 
-    /// Whether another node of the node's pool is to run what the node runs.
+    /// Is one of them in the node's pool, and is it to run what the node runs?
     fn needs(&self, view: &NodeView<'a>) -> bool {
         let version = view.node.and_then(|node| node.version);
-        let found = version.and_then(|version| self.0.get(&(Place::of(view).pool, version)));
-        match found {
-            None => false,
-            Some(Waits::Several) => true,
-            Some(Waits::Only(name)) => *name != view.shadow_name,
-        }
+        version.is_some_and(|version| self.0.contains(&(Place::of(view).pool, version)))
     }
 }
 

@@ -219,14 +219,6 @@ impl InFlight {
             MaySend::Until(until)
         }
     }
-
-    /// Until when to wait for what was written, if the object is known in this version.
-    pub(super) fn lags(&self, version: Option<u64>, now: Duration) -> Option<Duration> {
-        match self.readiness(version, now) {
-            MaySend::Until(until) if matches!(self.wait, Wait::Version { .. }) => Some(until),
-            _ => None,
-        }
-    }
 }
 
 fn back_off(failures: u32) -> Duration {

@@ -3,9 +3,14 @@ use std::sync::Arc;
 use super::*;
 use brupop_core::decide::Reason;
 use brupop_core::known::KnownDrain;
+use in_flight::MaySend;
 use serde_json::json;
 
 const NOW: Duration = Duration::from_secs(1);
+const WRITTEN: Reply = Reply::Written {
+    version: None,
+    node: None,
+};
 
 fn cluster() -> Cluster {
     let node = json!({"metadata": {"name": "n"}, "spec": {}, "status": {}});
@@ -90,27 +95,27 @@ fn denials_are_of_the_node_or_its_shadow() {
         || Some("the Node: frozen".to_owned()),
         || Some("the node's shadow: frozen".to_owned()),
     );
-    memory.note_denial(&of_node, &denied(), NOW);
-    memory.note_denial(&of_shadow, &node_denied(), NOW);
+    memory.record_reply(&of_node, &denied(), NOW);
+    memory.record_reply(&of_shadow, &node_denied(), NOW);
     assert_eq!(held(&memory), None);
-    memory.note_denial(&of_shadow, &node_denied(), NOW);
+    memory.record_reply(&of_shadow, &node_denied(), NOW);
     assert_eq!(held(&memory), Some((node(), None)));
-    memory.note_denial(&of_shadow, &Reply::Written(None), NOW);
-    memory.note_denial(&of_shadow, &Reply::Refused(String::new()), NOW);
+    memory.record_reply(&of_shadow, &WRITTEN, NOW);
+    memory.record_reply(&of_shadow, &Reply::Refused(String::new()), NOW);
     assert_eq!(
         held(&memory),
         Some((node(), None)),
         "neither has changed the Node"
     );
-    (0..3).for_each(|_| memory.note_denial(&of_shadow, &denied(), NOW));
+    (0..3).for_each(|_| memory.record_reply(&of_shadow, &denied(), NOW));
     assert_eq!(held(&memory), Some((node(), shadow())));
-    memory.note_denial(&of_node, &Reply::Written(None), NOW);
+    memory.record_reply(&of_node, &WRITTEN, NOW);
     assert_eq!(held(&memory), Some((None, shadow())));
-    memory.note_denial(
+    memory.record_reply(
         &of_shadow,
-        &Reply::Granted {
-            node: None,
-            shadow: None,
+        &Reply::Written {
+            version: Some(8),
+            node: Some(7),
         },
         NOW,
     );
@@ -123,7 +128,7 @@ fn a_shadow_that_cannot_be_made_is_remembered() {
     let mut memory = Memory::default();
     let object = Object::ShadowSpec("brs-n".into());
     for _ in 0..3 {
-        memory.note_denial(&object, &Reply::Denied("exceeded quota".into()), NOW);
+        memory.record_reply(&object, &Reply::Denied("exceeded quota".into()), NOW);
         memory.prune(&cluster(), &Known::default());
     }
     let (denied, _) = memory.denied(NOW);
@@ -222,36 +227,14 @@ fn a_refusal_is_published_once_a_drain() {
     assert!(memory.refused("brs-n", "a"), "another drain");
 }
 
-fn s(seconds: u64) -> Duration {
-    Duration::from_secs(seconds)
-}
-
 /// The shadow's watch may bring a grant before the Node's brings that it is drained: the grant must not be taken back for that.
 #[test]
-fn a_shadow_waits_for_what_its_grant_wrote_to_the_node() {
+fn a_grant_waits_for_what_it_wrote_to_the_node() {
     let mut memory = Memory::default();
-    let (shadow, other) = ("brs-n", "brs-other");
-    assert_eq!(memory.node_lags(shadow, Some(6), s(1)), None);
-    memory.note_node_written(&Object::ShadowSpec(shadow.into()), Some(7), s(1));
-    assert_eq!(memory.node_lags(shadow, Some(6), s(2)), Some(s(31)));
-    assert_eq!(memory.node_lags(other, Some(6), s(2)), None);
-    assert_eq!(
-        memory.node_lags(shadow, None, s(2)),
-        None,
-        "the Node is gone"
-    );
-    assert_eq!(memory.node_lags(shadow, Some(7), s(2)), None);
-    assert_eq!(
-        memory.node_lags(shadow, Some(6), s(31)),
-        None,
-        "the watch missed it"
-    );
-    memory
-        .in_flight(&Object::Node("n".into()))
-        .failed("timeout", s(40));
-    let lags = memory.node_lags(shadow, Some(6), s(40));
-    assert_eq!(
-        lags, None,
-        "an update can be given up although its Node cannot be written"
-    );
+    let (version, node) = (Some(9), Some(7));
+    let granted = Reply::Written { version, node };
+    memory.record_reply(&Object::ShadowSpec("brs-n".into()), &granted, NOW);
+    let node = memory.in_flight(&Object::Node("n".into()));
+    assert_ne!(node.readiness(Some(6), NOW), MaySend::Ready);
+    assert_eq!(node.readiness(Some(7), NOW), MaySend::Ready);
 }
