@@ -34,27 +34,17 @@ struct ReviewedPool {
     spec: Value,
 }
 
-/// Answers one review of a pool, counts it, and logs a refusal. Pools of other namespaces than `ours` are read by nobody.
+/// Answers one review of a pool, and logs a refusal. Pools of other namespaces than `ours` are read by nobody.
 ///
 /// # Errors
 /// The bytes are no review.
 pub fn answer(body: &[u8], ours: &str, metrics: &Metrics) -> Result<Vec<u8>, ReviewError> {
     let answered = review::parse(body, |request: &PoolRequest| &request.uid).and_then(|request| {
         let refusal = refusal(&request, ours);
-        metrics.reviewed_pool(refusal.is_none());
         if let Some(why) = &refusal {
             tracing::info!(pool = %printable(&request.name, NAME_MAX), why, "refused");
         }
-        let pool = if refusal.is_none() {
-            "understood"
-        } else {
-            "invalid"
-        };
-        Ok(review::response(
-            &request.uid,
-            refusal,
-            [("pool", pool.to_owned())],
-        )?)
+        Ok(review::response(&request.uid, refusal, [])?)
     });
     review::note_unreadable(&answered, body, metrics);
     answered
@@ -111,10 +101,6 @@ mod tests {
         assert_eq!(
             (&good["response"]["allowed"], &good["response"]["uid"]),
             (&json!(true), &json!("u-1"))
-        );
-        assert_eq!(
-            good["response"]["auditAnnotations"],
-            json!({"pool": "understood"})
         );
         let bad = review(&window("0 2 * *"), None);
         let says = bad["response"]["status"]["message"].as_str().unwrap();
