@@ -46,7 +46,7 @@ impl Ask {
     pub(crate) fn sub_resource(&self) -> &'static str {
         match self {
             Self::Update { sub_resource, .. } => sub_resource,
-            _ => "",
+            Self::Create(_) | Self::Delete | Self::DeleteAll => "",
         }
     }
 }

@@ -33,7 +33,7 @@ pub fn review(row: &Row) -> Option<Value> {
     let (operation, old, new) = match &row.ask {
         Ask::Create(_) => ("CREATE", Value::Null, after.clone()),
         Ask::Delete | Ask::DeleteAll => ("DELETE", before.clone(), Value::Null),
-        _ => ("UPDATE", before.clone(), after.clone()),
+        Ask::Update { .. } => ("UPDATE", before.clone(), after.clone()),
     };
     // Of a deletion of all there is one review an object, each without a name; a generated name is filled in.
     let name = match (&row.ask, &after["metadata"]["generateName"]) {

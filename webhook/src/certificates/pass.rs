@@ -7,7 +7,7 @@ use thiserror::Error;
 
 /// Times a renewal is tried while other replicas write the Secret, too.
 const RACES: usize = 8;
-/// How people know the objects.
+/// The kinds of the two objects, as errors call them.
 pub(super) const SECRET: &str = "Secret";
 pub(super) const CONFIGURATION: &str = "ValidatingWebhookConfiguration";
 
