@@ -246,10 +246,6 @@ instructions: valgrind ## Counts the instructions of a pass, a verdict and an ag
 valgrind: ## Installs Debian's valgrind, unless it is there; needs root
 	$(call debian,valgrind,valgrind)
 
-.PHONY: fuzz
-fuzz: ## Fuzzes the webhook's parser and its verdict (FUZZ_SECONDS or FUZZ_RUNS of each)
-	@FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_RUNS=$(FUZZ_RUNS) webhook/fuzz/run
-
 .PHONY: mutants
 mutants: ## Changes what decides, place by place, and expects that a test fails each time (MUTATED=reconciler/core/src/decide/allocate.rs, IN_DIFF=commit; hours for all)
 	@mkdir -p $(TARGET)/mutants

@@ -8,13 +8,14 @@
 //! different clocks agree. Certificates are valid from 1970 on: so no clock is too early for one. The newest generation
 //! that has not expired is served. A clock decides only when the next generation is made.
 //!
-//! [`plan`] decides, [`issue`] makes a generation, [`pass`] does one round, [`rotator`] reads, writes and waits.
+//! [`plan`] decides, [`issue`] makes a generation, [`pass`] does one round, [`cluster_store`] reads and writes, [`rotator`]
+//! serves and waits.
 
+pub(crate) mod cluster_store;
 pub mod issue;
 mod objects;
 mod pass;
 pub(crate) mod provided;
-mod repairs;
 pub(crate) mod rotator;
 mod stored;
 
@@ -23,8 +24,6 @@ use serde::{Deserialize, Serialize};
 
 /// Longest time between two looks at the Secret.
 const LOOK_EVERY: SignedDuration = SignedDuration::from_mins(5);
-/// If wall clock and time passed differ by more than this, the clock has jumped. No clock drifts that far between two looks.
-const JUMP: SignedDuration = SignedDuration::from_secs(5);
 /// Most generations in the Secret: the one that is served, the one that is published, and two that replicas with other
 /// clocks may still serve.
 const MAX_GENERATIONS: usize = 4;
@@ -108,8 +107,8 @@ enum RotationStep<'a> {
     Serve {
         /// The generation to serve.
         generation: &'a CertificateGeneration,
-        /// When to look again.
-        look_again: Timestamp,
+        /// How long to wait before the next look.
+        wait: SignedDuration,
     },
 }
 
@@ -146,11 +145,8 @@ fn plan<'a>(
         .filter(|from| *from > now)
         .chain([renewal])
         .min();
-    let look_again = later(now, LOOK_EVERY).min(next.unwrap_or(Timestamp::MAX));
-    RotationStep::Serve {
-        generation,
-        look_again,
-    }
+    let wait = next.map_or(LOOK_EVERY, |next| LOOK_EVERY.min(next.duration_since(now)));
+    RotationStep::Serve { generation, wait }
 }
 
 /// The newest that is valid and need not wait; if all must wait, the oldest of them, which is better than none.
@@ -200,11 +196,6 @@ fn bundle(found: &[CertificateGeneration]) -> String {
     authorities.sort_unstable();
     authorities.dedup();
     authorities.concat()
-}
-
-/// Did the wall clock jump, back or ahead, while this time `passed`?
-fn jumped(before: Timestamp, passed: SignedDuration, now: Timestamp) -> bool {
-    now.duration_since(later(before, passed)).abs() > JUMP
 }
 
 fn later(now: Timestamp, wait: SignedDuration) -> Timestamp {

@@ -19,14 +19,13 @@ const LATENCY_BUCKETS: [f64; 9] = [
 ];
 
 /// Each label has a handful of values, whatever callers send.
-type Labels<const N: usize> = [(&'static str, &'static str); N];
+type Labels = [(&'static str, &'static str); 4];
 
 /// The webhook's metrics.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    reviews: Family<Labels<4>, Counter>,
-    pool_reviews: Family<Labels<1>, Counter>,
+    reviews: Family<Labels, Counter>,
     unreadable: Counter,
     /// How often that may be logged, and since when instants are measured: everybody who reaches the port can send them.
     unreadable_log: (Instant, Mutex<Quota>),
@@ -48,7 +47,6 @@ impl Default for Metrics {
         let mut metrics = Self {
             registry: Registry::with_prefix("brupop_webhook"),
             reviews: Family::default(),
-            pool_reviews: Family::default(),
             unreadable: Counter::default(),
             unreadable_log: (
                 Instant::now(),
@@ -72,11 +70,6 @@ impl Metrics {
             "reviews",
             "Admission reviews, by who asked and what was answered",
             self.reviews.clone(),
-        );
-        self.registry.register(
-            "pool_reviews",
-            "Admission reviews of pools, by what was answered",
-            self.pool_reviews.clone(),
         );
         self.registry.register(
             "unreadable_reviews",
@@ -137,14 +130,6 @@ impl Metrics {
         ];
         self.reviews.get_or_create(&review).inc();
         self.latency.observe(took.as_secs_f64());
-    }
-
-    /// Counts a review of a pool.
-    pub fn reviewed_pool(&self, allowed: bool) {
-        let verdict = if allowed { "allowed" } else { "refused" };
-        self.pool_reviews
-            .get_or_create(&[("verdict", verdict)])
-            .inc();
     }
 
     /// Counts a request that was no review. If that should be logged, returns how many were not since the last one that

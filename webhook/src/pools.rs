@@ -6,7 +6,6 @@
 use crate::metrics::Metrics;
 use crate::review::{self, ReviewError};
 use brupop_api::crds::{MESSAGE_MAX, NAME_MAX};
-use brupop_api::item::Unreadable;
 use brupop_api::pool::BottlerocketPoolSpec;
 use brupop_api::printable::printable;
 use brupop_core::rules::Rules;
@@ -34,27 +33,17 @@ struct ReviewedPool {
     spec: Value,
 }
 
-/// Answers one review of a pool, counts it, and logs a refusal. Pools of other namespaces than `ours` are read by nobody.
+/// Answers one review of a pool, and logs a refusal. Pools of other namespaces than `ours` are read by nobody.
 ///
 /// # Errors
 /// The bytes are no review.
 pub fn answer(body: &[u8], ours: &str, metrics: &Metrics) -> Result<Vec<u8>, ReviewError> {
     let answered = review::parse(body, |request: &PoolRequest| &request.uid).and_then(|request| {
         let refusal = refusal(&request, ours);
-        metrics.reviewed_pool(refusal.is_none());
         if let Some(why) = &refusal {
             tracing::info!(pool = %printable(&request.name, NAME_MAX), why, "refused");
         }
-        let pool = if refusal.is_none() {
-            "understood"
-        } else {
-            "invalid"
-        };
-        Ok(review::response(
-            &request.uid,
-            refusal,
-            [("pool", pool.to_owned())],
-        )?)
+        Ok(review::response(&request.uid, refusal, [])?)
     });
     review::note_unreadable(&answered, body, metrics);
     answered
@@ -76,15 +65,10 @@ fn refusal(request: &PoolRequest, ours: &str) -> Option<String> {
             "nobody reads a BottlerocketPool in this namespace: make it in {ours}"
         ));
     }
-    let understood = match BottlerocketPoolSpec::deserialize(new) {
-        Ok(spec) => Rules::of(&spec)
-            .map(|_| ())
-            .map_err(|invalid| invalid.to_string()),
-        Err(error) => Err(format!("spec: {}", Unreadable::from(error))),
-    };
-    understood
-        .err()
-        .map(|why| printable(&why, MESSAGE_MAX).into_owned())
+    // What the schema lets in can be read.
+    let spec = BottlerocketPoolSpec::deserialize(new).ok()?;
+    let invalid = Rules::of(&spec).err()?;
+    Some(printable(&invalid.to_string(), MESSAGE_MAX).into_owned())
 }
 
 #[cfg(test)]
@@ -111,10 +95,6 @@ mod tests {
         assert_eq!(
             (&good["response"]["allowed"], &good["response"]["uid"]),
             (&json!(true), &json!("u-1"))
-        );
-        assert_eq!(
-            good["response"]["auditAnnotations"],
-            json!({"pool": "understood"})
         );
         let bad = review(&window("0 2 * *"), None);
         let says = bad["response"]["status"]["message"].as_str().unwrap();
@@ -152,10 +132,6 @@ mod tests {
         assert!(
             says.starts_with("spec.gates[0].prometheus.query: write an expression of PromQL"),
             "{says}"
-        );
-        assert_eq!(
-            review(&json!({"nodeSelector": 3}), None)["response"]["allowed"],
-            json!(false)
         );
     }
 

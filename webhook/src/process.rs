@@ -1,8 +1,9 @@
 //! Puts the webhook together and runs it.
 
 use crate::certificates::Lifetimes;
+use crate::certificates::cluster_store::ClusterStore;
 use crate::certificates::provided::Provided;
-use crate::certificates::rotator::{Rotator, Targets};
+use crate::certificates::rotator::Rotator;
 use crate::metrics::Metrics;
 use crate::options::{Certificates, Options};
 use crate::serve::{LIMITS, serve};
@@ -130,32 +131,35 @@ fn look_after_certificate(
         options.webhook_certificates.clone(),
         options.certificate_names(namespace),
     );
+    let namespace = namespace.to_owned();
     match options.certificates {
         Certificates::Own => {
-            let targets = Targets {
-                secret,
-                configuration: options.webhook_configuration.clone(),
-                names,
-            };
-            let lifetimes = Lifetimes::of_lifetime(options.certificate_lifetime);
-            let rotator = Rotator::new(
-                client, namespace, targets, lifetimes, resolver, health, metrics,
-            );
-            rotator.run(shutdown).boxed()
-        }
-        Certificates::Provided => {
-            let namespace = namespace.to_owned();
-            Provided {
+            let store = ClusterStore {
                 client,
                 namespace,
                 secret,
+                configuration: options.webhook_configuration.clone(),
                 names,
+                lifetimes: Lifetimes::of_lifetime(options.certificate_lifetime),
+            };
+            let rotator = Rotator {
+                store,
                 resolver,
                 health,
                 metrics,
-            }
-            .run(shutdown)
-            .boxed()
+            };
+            rotator.run(shutdown).boxed()
         }
+        Certificates::Provided => Provided {
+            client,
+            namespace,
+            secret,
+            names,
+            resolver,
+            health,
+            metrics,
+        }
+        .run(shutdown)
+        .boxed(),
     }
 }

@@ -11,7 +11,7 @@ mod request;
 mod rules;
 
 #[cfg(test)]
-mod table;
+mod tests;
 
 use brupop_api::identity::{Component, component, service_account};
 use brupop_api::{BottlerocketShadow, names};

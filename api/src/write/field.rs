@@ -122,22 +122,6 @@ impl Place<'_> {
 }
 
 impl<'a> Field<'a> {
-    /// The fields of a shadow's status that are its agent's.
-    pub const OF_AGENTS: [Field<'static>; 12] = [
-        Field::CurrentVersion,
-        Field::TargetVersion,
-        Field::CurrentState,
-        Field::CrashCount,
-        Field::FailureTimestamp,
-        Field::StatusAttempt,
-        Field::StatusBootId,
-        Field::StatusStaged,
-        Field::StatusRebootClaimedBootId,
-        Field::StatusProblem,
-        Field::StatusProblemSince,
-        Field::StatusMessage,
-    ];
-
     pub(super) fn place(self) -> Place<'a> {
         let at = |part, kind, path| Place {
             part,

@@ -30,35 +30,23 @@ pub enum Ask {
     },
     /// A shadow that is not there is made: the body merged into the one that would be expected.
     Create(Value),
-    /// A shadow that is not there is made by server-side apply, to the object (empty) or a sub-resource.
-    ApplyNew(&'static str, Value),
     /// The shadow is deleted.
     Delete,
     /// All shadows of the namespace are deleted.
     DeleteAll,
-    /// Text as it is, as a merge patch of the status.
-    Text(String),
-    /// Something else: method, path (with `{namespace}`) and body.
-    Other(Method, &'static str, Value),
 }
 
 impl Ask {
     /// Whether the shadow must not be there before.
     pub fn creates(&self) -> bool {
-        matches!(self, Self::Create(_) | Self::ApplyNew(..))
-    }
-
-    /// Whether this is about shadows, so that the webhook may be asked.
-    pub fn is_about_a_shadow(&self) -> bool {
-        !matches!(self, Self::Other(..))
+        matches!(self, Self::Create(_))
     }
 
     /// The sub-resource that is asked for; empty for the object itself.
     pub(crate) fn sub_resource(&self) -> &'static str {
         match self {
-            Self::Update { sub_resource, .. } | Self::ApplyNew(sub_resource, _) => sub_resource,
-            Self::Text(_) => "status",
-            _ => "",
+            Self::Update { sub_resource, .. } => sub_resource,
+            Self::Create(_) | Self::Delete | Self::DeleteAll => "",
         }
     }
 }

@@ -6,18 +6,15 @@
 
 mod actor;
 mod ask;
-pub mod edit;
-pub mod oracle;
 mod review;
 mod row;
 mod rows;
-mod schema;
 mod situations;
 mod world;
 
 pub use actor::Actor;
 pub use ask::{Ask, Request, Way};
 pub use review::review;
-pub use row::{Row, Stored, Verdict};
+pub use row::{Row, Verdict};
 pub use rows::table;
 pub use world::{Host, Node, World};

@@ -8,9 +8,9 @@ use kube::Resource as _;
 use serde_json::{Value, json};
 
 /// The review of this row on paper; none if the webhook is not asked about it, or if the API server itself could not make
-/// anything of it. What the API server drops before admission is dropped.
+/// anything of it.
 pub fn review(row: &Row) -> Option<Value> {
-    if !row.ask.is_about_a_shadow() || !row.passes_the_webhook() {
+    if !row.passes_the_webhook() {
         return None;
     }
     let world = World::on_paper();
@@ -31,9 +31,9 @@ pub fn review(row: &Row) -> Option<Value> {
     json_patch::merge(&mut before["metadata"], &kept);
     let after = row.after(&before)?;
     let (operation, old, new) = match &row.ask {
-        Ask::Create(_) | Ask::ApplyNew(..) => ("CREATE", Value::Null, after.clone()),
+        Ask::Create(_) => ("CREATE", Value::Null, after.clone()),
         Ask::Delete | Ask::DeleteAll => ("DELETE", before.clone(), Value::Null),
-        _ => ("UPDATE", before.clone(), after.clone()),
+        Ask::Update { .. } => ("UPDATE", before.clone(), after.clone()),
     };
     // Of a deletion of all there is one review an object, each without a name; a generated name is filled in.
     let name = match (&row.ask, &after["metadata"]["generateName"]) {
@@ -45,8 +45,8 @@ pub fn review(row: &Row) -> Option<Value> {
     let (kind, resource) = ("BottlerocketShadow", "bottlerocketshadows");
     let mut request = json!({
         "uid": "00000000-0000-4000-8000-0000000000cc",
-        "kind": {"group": "brupop.bottlerocket.aws", "version": row.version, "kind": kind},
-        "resource": {"group": "brupop.bottlerocket.aws", "version": row.version, "resource": resource},
+        "kind": {"group": "brupop.bottlerocket.aws", "version": BottlerocketShadow::version(&()), "kind": kind},
+        "resource": {"group": "brupop.bottlerocket.aws", "version": BottlerocketShadow::version(&()), "resource": resource},
         "name": name,
         "namespace": world.namespace,
         "operation": operation,

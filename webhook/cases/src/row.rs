@@ -2,7 +2,6 @@
 
 use crate::actor::Actor;
 use crate::ask::{Ask, Request, Way};
-use crate::schema::prune;
 use crate::world::{Host, World};
 use brupop_api::BottlerocketShadow;
 use http::Method;
@@ -29,15 +28,6 @@ pub enum Verdict {
     ByServer(u16, &'static str),
 }
 
-/// What is stored after something was allowed. What was refused changes nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stored {
-    /// What was asked for.
-    AsAsked,
-    /// What was there before.
-    Unchanged,
-}
-
 /// A case.
 #[derive(Clone, Debug)]
 pub struct Row {
@@ -57,8 +47,6 @@ pub struct Row {
     pub ask: Ask,
     /// As a dry run.
     pub dry_run: bool,
-    /// Version of the API.
-    pub version: &'static str,
     /// Merged into the review: what no API server of ours would ask. Such a row is for the verdict alone.
     pub as_if: Value,
     /// Who refuses it.
@@ -67,8 +55,8 @@ pub struct Row {
     pub behind: Option<Verdict>,
     /// The rule by which the webhook decides, where it does not follow from the verdicts.
     pub alone: Option<&'static str>,
-    /// What is stored.
-    pub stored: Stored,
+    /// Whether nothing changes although it is allowed.
+    pub stores_nothing: bool,
 }
 
 impl Row {
@@ -89,12 +77,11 @@ impl Row {
             metadata: Value::Null,
             ask,
             dry_run: false,
-            version: "v2",
             as_if: Value::Null,
             verdict,
             behind: None,
             alone: None,
-            stored: Stored::AsAsked,
+            stores_nothing: false,
         }
     }
 
@@ -110,13 +97,9 @@ impl Row {
     pub(crate) fn dry(self) -> Self {
         Self {
             dry_run: true,
-            stored: Stored::Unchanged,
+            stores_nothing: true,
             ..self
         }
-    }
-
-    pub(crate) fn of_version(self, version: &'static str) -> Self {
-        Self { version, ..self }
     }
 
     pub(crate) fn reviewed_as(self, as_if: Value) -> Self {
@@ -142,7 +125,7 @@ impl Row {
     /// It is answered 200, and nothing is stored.
     pub(crate) fn stores_nothing(self) -> Self {
         Self {
-            stored: Stored::Unchanged,
+            stores_nothing: true,
             ..self
         }
     }
@@ -199,46 +182,29 @@ impl Row {
 
     /// What is sent to the API server; `before` is the shadow as it is stored, or would be made.
     pub fn request(&self, world: &World, before: &Value) -> Request {
-        let shadows = format!(
-            "/apis/brupop.bottlerocket.aws/{}/namespaces/{}/bottlerocketshadows",
-            self.version, world.namespace
-        );
+        let shadows = BottlerocketShadow::url_path(&(), Some(&world.namespace));
         let name = brupop_api::names::shadow_name(&world.node(self.of).name);
         let path = match self.ask.sub_resource() {
             "" => format!("{shadows}/{name}"),
             sub_resource => format!("{shadows}/{name}/{sub_resource}"),
         };
-        let (merge, json) = ("application/merge-patch+json", "application/json");
-        let apply = "application/apply-patch+yaml";
+        let json = "application/json";
         let (method, path, content_type, body) = match &self.ask {
-            Ask::Update {
-                way: Way::Merge,
-                body,
-                ..
-            } => (Method::PATCH, path, merge, body.to_string()),
-            Ask::Update {
-                way: Way::JsonPatch,
-                body,
-                ..
-            } => (
-                Method::PATCH,
-                path,
-                "application/json-patch+json",
-                body.to_string(),
-            ),
-            Ask::Update {
-                way: Way::Put,
-                body,
-                ..
-            } => (Method::PUT, path, json, merged(before, body).to_string()),
-            Ask::Update {
-                way: Way::Apply,
-                body,
-                ..
-            }
-            | Ask::ApplyNew(_, body) => {
-                let named = json!({"apiVersion": before["apiVersion"], "kind": before["kind"], "metadata": {"name": name}});
-                (Method::PATCH, path, apply, merged(&named, body).to_string())
+            Ask::Update { way, body, .. } => {
+                let (method, content_type, body) = match way {
+                    Way::Merge => (Method::PATCH, "application/merge-patch+json", body.clone()),
+                    Way::JsonPatch => (Method::PATCH, "application/json-patch+json", body.clone()),
+                    Way::Put => (Method::PUT, json, merged(before, body)),
+                    Way::Apply => {
+                        let named = json!({"apiVersion": before["apiVersion"], "kind": before["kind"], "metadata": {"name": name}});
+                        (
+                            Method::PATCH,
+                            "application/apply-patch+yaml",
+                            merged(&named, body),
+                        )
+                    }
+                };
+                (method, path, content_type, body.to_string())
             }
             Ask::Create(body) => (
                 Method::POST,
@@ -248,38 +214,16 @@ impl Row {
             ),
             Ask::Delete => (Method::DELETE, path, json, String::new()),
             Ask::DeleteAll => (Method::DELETE, shadows, json, String::new()),
-            Ask::Text(text) => (Method::PATCH, path, merge, text.clone()),
-            Ask::Other(method, path, body) => {
-                let kind = if *method == Method::PATCH {
-                    merge
-                } else {
-                    json
-                };
-                let body = if body.is_null() {
-                    String::new()
-                } else {
-                    body.to_string()
-                };
-                (
-                    method.clone(),
-                    path.replace("{namespace}", &world.namespace),
-                    kind,
-                    body,
-                )
-            }
         };
-        let options = [
-            ("dryRun=All", self.dry_run),
-            ("fieldManager=cases&force=true", content_type == apply),
-        ];
-        let options: Vec<_> = options
-            .into_iter()
-            .filter_map(|(option, given)| given.then_some(option))
-            .collect();
-        let mark = if options.is_empty() { "" } else { "?" };
+        let dry_run = if self.dry_run { "&dryRun=All" } else { "" };
+        let apply = if content_type.contains("apply") {
+            "&force=true"
+        } else {
+            ""
+        };
         Request {
             method,
-            path: format!("{path}{mark}{}", options.join("&")),
+            path: format!("{path}?fieldManager=cases{apply}{dry_run}"),
             content_type,
             body,
         }
@@ -288,6 +232,9 @@ impl Row {
     /// The shadow as it would be stored, if nobody refused; null if it would be gone. None if the API server itself
     /// cannot make anything of what is asked.
     pub fn after(&self, before: &Value) -> Option<Value> {
+        if self.stores_nothing && !self.dry_run {
+            return Some(before.clone());
+        }
         let mut after = before.clone();
         match &self.ask {
             Ask::Update {
@@ -298,34 +245,22 @@ impl Row {
                 let patch: json_patch::Patch = serde_json::from_value(body.clone()).ok()?;
                 json_patch::patch(&mut after, &patch).ok()?;
             }
-            Ask::Update { body, .. } | Ask::Create(body) | Ask::ApplyNew(_, body) => {
-                json_patch::merge(&mut after, body);
-            }
-            Ask::Text(text) => json_patch::merge(&mut after, &serde_json::from_str(text).ok()?),
+            Ask::Update { body, .. } | Ask::Create(body) => json_patch::merge(&mut after, body),
             Ask::Delete | Ask::DeleteAll => return Some(Value::Null),
-            Ask::Other(..) => return Some(after),
         }
-        prune(&mut after);
-        match (&self.ask, self.ask.sub_resource()) {
-            // Only the status goes through `/status`, and it goes nowhere else.
-            (Ask::Update { .. } | Ask::Text(_), "status") => {
-                for half in ["metadata", "spec"] {
-                    after[half] = before[half].clone();
-                }
+        // Only the status goes through `/status`, and it goes nowhere else; what is created has none.
+        let kept: &[&str] = if self.ask.sub_resource() == "status" {
+            &["metadata", "spec"]
+        } else {
+            &["status"]
+        };
+        for half in kept {
+            match before.get(half) {
+                Some(value) if !self.ask.creates() => after[half] = value.clone(),
+                _ => drop(after.as_object_mut()?.remove(*half)),
             }
-            _ => take(&mut after, "status", before, self.ask.creates()),
         }
         Some(after)
-    }
-}
-
-/// The status is as it was; of what is created there is none.
-fn take(after: &mut Value, field: &str, before: &Value, creates: bool) {
-    match before.get(field) {
-        Some(value) if !creates => after[field] = value.clone(),
-        _ => {
-            after.as_object_mut().map(|object| object.remove(field));
-        }
     }
 }
 

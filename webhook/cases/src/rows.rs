@@ -11,13 +11,10 @@ macro_rules! rows {
 }
 
 mod attempts;
-mod elsewhere;
 mod fields;
 mod paper;
 mod reconciler;
 mod steps;
-#[cfg(test)]
-mod tests;
 mod ways;
 mod whose;
 
@@ -31,21 +28,17 @@ pub fn table() -> Vec<Row> {
         fields::foreign(),
         fields::limits(),
         steps::reports(),
-        steps::reports_of_others(),
         steps::moves(),
         attempts::attempts(),
         attempts::claims(),
         attempts::withdrawals(),
         ways::of_agents(),
         ways::of_others(),
-        ways::bodies(),
         reconciler::creations(),
         reconciler::specs(),
         reconciler::grants(),
         reconciler::metadata(),
         reconciler::statuses(),
-        elsewhere::nodes(),
-        elsewhere::others(),
         paper::tokens(),
         paper::objects(),
         paper::kinds(),

@@ -50,21 +50,9 @@ impl StoredSecret {
     }
 }
 
-/// Annotations by which cert-manager is told to write `caBundle`.
-const INJECTORS: [&str; 3] = [
-    "cert-manager.io/inject-ca-from",
-    "cert-manager.io/inject-ca-from-secret",
-    "cert-manager.io/inject-apiserver-ca",
-];
-
-/// What is read of the webhook's configuration.
+/// What is read of the webhook's configuration: the `caBundle` of each entry, in their order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bundles {
-    /// The `caBundle` of each entry, in their order.
-    pub(super) of_entries: Vec<Option<ByteString>>,
-    /// The annotation that tells another program to write them.
-    pub(super) injector: Option<&'static str>,
-}
+pub(super) struct Bundles(pub(super) Vec<Option<ByteString>>);
 
 impl Readable for Bundles {
     type Kind = ValidatingWebhookConfiguration;
@@ -72,8 +60,6 @@ impl Readable for Bundles {
     fn read(json: &str) -> Result<Self, Unreadable> {
         #[derive(Deserialize)]
         struct Shape {
-            #[serde(default)]
-            metadata: Value,
             #[serde(default)]
             webhooks: Option<Vec<Webhook>>,
         }
@@ -91,40 +77,10 @@ impl Readable for Bundles {
             ca_bundle: Option<ByteString>,
         }
 
-        let Shape { metadata, webhooks } = serde_json::from_str(json)?;
-        let bundles = webhooks
-            .unwrap_or_default()
-            .into_iter()
-            .map(|entry| entry.client_config.ca_bundle);
-        let injector = INJECTORS
-            .into_iter()
-            .find(|key| metadata["annotations"].get(key).is_some());
-        Ok(Self {
-            of_entries: bundles.collect(),
-            injector,
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn annotations_of_cert_manager_are_told_from_others() {
-        let read = |annotations: &Value| {
-            let configuration = json!({"metadata": {"name": "w", "annotations": annotations}});
-            Bundles::read(&configuration.to_string()).unwrap().injector
-        };
-        for key in INJECTORS {
-            assert_eq!(read(&json!({"a": "b", key: "ns/name"})), Some(key));
-        }
-        for others in [
-            json!({"cert-manager.io/issuer": "i"}),
-            json!("garbage"),
-            Value::Null,
-        ] {
-            assert_eq!(read(&others), None);
-        }
+        let Shape { webhooks } = serde_json::from_str(json)?;
+        let entries = webhooks.unwrap_or_default().into_iter();
+        Ok(Self(
+            entries.map(|entry| entry.client_config.ca_bundle).collect(),
+        ))
     }
 }

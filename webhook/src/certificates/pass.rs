@@ -2,15 +2,19 @@
 //! same code in memory, with replicas that race and clocks that jump.
 
 use super::{CertificateGeneration, Lifetimes, RotationStep, bundle, fallback, plan, retained};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use thiserror::Error;
 
 /// Times a renewal is tried while other replicas write the Secret, too.
 const RACES: usize = 8;
+/// The kinds of the two objects, as errors call them.
+pub(super) const SECRET: &str = "Secret";
+pub(super) const CONFIGURATION: &str = "ValidatingWebhookConfiguration";
 
 /// Where generations are kept and published. Each call is one request.
 pub(super) trait Store {
     /// What goes wrong.
-    type Error;
+    type Error: From<Outrun>;
     /// The Secret as it was read.
     type Secret;
     /// The configuration as it was read.
@@ -36,21 +40,18 @@ pub(super) trait Store {
     async fn configuration(&self) -> Result<Self::Configuration, Self::Error>;
     /// What API servers trust that have read this configuration, as PEM.
     fn trusted(configuration: &Self::Configuration) -> String;
-    /// The annotation of the configuration that tells another program to write `caBundle`.
-    fn injector(_: &Self::Configuration) -> Option<&'static str> {
-        None
-    }
     /// Writes `caBundle` where it differs, provided that the configuration is as it was read.
     async fn publish(
         &self,
         configuration: &Self::Configuration,
         bundle: &str,
     ) -> Result<Publication, Self::Error>;
-    /// The error if other replicas were faster to write the Secret each time.
-    fn outrun(&self) -> Self::Error;
-    /// The error if somebody else was faster to write the configuration.
-    fn overtaken(&self) -> Self::Error;
 }
+
+/// Somebody else was faster to write this each time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("somebody else keeps changing the {0}")]
+pub(crate) struct Outrun(&'static str);
 
 /// What became of `caBundle`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,16 +68,18 @@ pub(super) enum Publication {
 pub(super) struct Passed<E> {
     /// What to serve from now on, if that changes.
     pub(super) serve: Option<CertificateGeneration>,
-    /// What is published and when to look again; or why it could not be published.
+    /// What is published; or why it could not be published.
     pub(super) published: Result<Published, E>,
 }
 
 /// `caBundle` is as it should be.
 pub(super) struct Published {
+    /// What it holds.
     pub(super) bundle: String,
+    /// Whether it was written.
     pub(super) written: bool,
-    pub(super) injector: Option<&'static str>,
-    pub(super) look_again: Timestamp,
+    /// How long to wait before the next round.
+    pub(super) wait: SignedDuration,
 }
 
 /// Does one round. `serving` is what is served now.
@@ -90,22 +93,14 @@ pub(super) async fn pass<S: Store>(
     let configuration = store.configuration().await;
     let found = generations(store, names, lifetimes).await?;
     let now = store.now();
-    let RotationStep::Serve {
-        generation,
-        look_again,
-    } = plan(&found, names, lifetimes, now)
-    else {
+    let RotationStep::Serve { generation, wait } = plan(&found, names, lifetimes, now) else {
         // It was renewed just now: the clock must have jumped in between.
-        return Err(store.outrun());
+        return Err(Outrun(SECRET).into());
     };
     let bundle = bundle(&found);
-    let (trusted, injector, published) = match configuration {
-        Ok(read) => (
-            S::trusted(&read),
-            S::injector(&read),
-            store.publish(&read, &bundle).await,
-        ),
-        Err(error) => (String::new(), None, Err(error)),
+    let (trusted, published) = match configuration {
+        Ok(read) => (S::trusted(&read), store.publish(&read, &bundle).await),
+        Err(error) => (String::new(), Err(error)),
     };
     let serve = match published {
         Ok(Publication::Found | Publication::Written) => Some(generation),
@@ -114,19 +109,14 @@ pub(super) async fn pass<S: Store>(
         // What no API server trusts yet is served only if there is nothing better.
         Err(_) => fallback(&found, generation, serving, &trusted, names, now),
     };
-    let published = match published {
-        Ok(Publication::Overtaken) => Err(store.overtaken()),
-        Ok(publication) => {
-            let written = publication == Publication::Written;
-            Ok(Published {
-                bundle,
-                written,
-                injector,
-                look_again,
-            })
-        }
-        Err(error) => Err(error),
-    };
+    let published = published.and_then(|publication| match publication {
+        Publication::Overtaken => Err(Outrun(CONFIGURATION).into()),
+        publication => Ok(Published {
+            bundle,
+            written: publication == Publication::Written,
+            wait,
+        }),
+    });
     Ok(Passed {
         serve: serve.filter(|serve| Some(*serve) != serving).cloned(),
         published,
@@ -153,5 +143,5 @@ async fn generations<S: Store>(
             return Ok(wanted);
         }
     }
-    Err(store.outrun())
+    Err(Outrun(SECRET).into())
 }

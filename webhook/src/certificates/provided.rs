@@ -20,39 +20,27 @@ use thiserror::Error;
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 
-/// Why a Secret's certificate is not served.
+/// Why a Secret's certificate is not served. The log names the Secret.
 #[derive(Debug, Error)]
 pub(crate) enum ProvidedError {
     /// It is not there.
-    #[error("Secret {secret} does not exist; the webhook waits for it")]
-    Absent { secret: String },
+    #[error("it does not exist; the webhook waits for it")]
+    Absent,
     /// The API server does not show it.
-    #[error("Secret {secret} cannot be watched")]
-    Watch {
-        secret: String,
-        #[source]
-        source: Box<watcher::Error>,
-    },
+    #[error("it cannot be watched; the webhook watches it again")]
+    Watch(#[source] Box<watcher::Error>),
     /// There is no such key, or it is no text.
-    #[error("Secret {secret} has no {key}")]
-    Missing { secret: String, key: &'static str },
+    #[error("it has no {0}")]
+    Missing(&'static str),
     /// What it holds cannot be served.
-    #[error("Secret {secret}")]
-    Tls {
-        secret: String,
-        #[source]
-        source: TlsError,
-    },
+    #[error("it cannot be served")]
+    Tls(#[from] TlsError),
     /// It is no certificate.
-    #[error("Secret {secret}: {CERTIFICATE} is not a certificate")]
-    NoCertificate { secret: String },
-    /// API servers would not take it for ours.
-    #[error("Secret {secret}: {CERTIFICATE} is not valid for {name}")]
-    Name {
-        secret: String,
-        /// The name that API servers call us by.
-        name: String,
-    },
+    #[error("{CERTIFICATE} is not a certificate")]
+    NoCertificate,
+    /// API servers would not take it for ours: the name that they call us by.
+    #[error("{CERTIFICATE} is not valid for {0}")]
+    Name(String),
 }
 
 /// Serves the certificate of a Secret that somebody else keeps.
@@ -80,23 +68,11 @@ impl Provided {
                 () = shutdown.requested() => return,
                 event = events.next() => event,
             };
-            let secret = || self.secret.clone();
             let served = match event {
                 Some(Ok(Some(secret))) => self.serve(&secret),
-                Some(Ok(None)) => Err(ProvidedError::Absent { secret: secret() }),
-                Some(Err(error)) => {
-                    // What is served stays. The watch goes on without a sign, so each failure has a line of its own.
-                    self.metrics.certificate_failures.inc();
-                    let error = ProvidedError::Watch {
-                        secret: secret(),
-                        source: Box::new(error),
-                    };
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        "the watch of the Secret failed; the webhook watches it again"
-                    );
-                    continue;
-                }
+                Some(Ok(None)) => Err(ProvidedError::Absent),
+                // What is served stays.
+                Some(Err(error)) => Err(ProvidedError::Watch(Box::new(error))),
                 None => return,
             };
             self.on_outcome(served, &mut log);
@@ -120,6 +96,7 @@ impl Provided {
                 if log.is_new(&describe(&error)) {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
+                        secret = self.secret,
                         "the webhook cannot serve the certificate of the Secret"
                     );
                 }
@@ -129,51 +106,36 @@ impl Provided {
 
     /// Serves the Secret's certificate. Returns whether it is another than before.
     fn serve(&self, secret: &Item<StoredSecret>) -> Result<bool, ProvidedError> {
-        let name = || self.secret.clone();
-        let certificate = text(secret, CERTIFICATE).ok_or_else(|| missing(name(), CERTIFICATE))?;
-        let key = text(secret, KEY).ok_or_else(|| missing(name(), KEY))?;
-        let expiry = checked(&certificate, &self.names).map_err(|wrong| match wrong {
-            Some(wrong) => ProvidedError::Name {
-                secret: name(),
-                name: wrong,
-            },
-            None => ProvidedError::NoCertificate { secret: name() },
-        })?;
-        let served = self.resolver.serve(&certificate, &key);
-        let changed = served.map_err(|source| ProvidedError::Tls {
-            secret: name(),
-            source,
-        })?;
+        let certificate = text(secret, CERTIFICATE)?;
+        let key = text(secret, KEY)?;
+        let expiry = checked(&certificate, &self.names)?;
+        let changed = self.resolver.serve(&certificate, &key)?;
         self.metrics.certificate_expiry.set(expiry);
         Ok(changed)
     }
 }
 
-fn missing(secret: String, key: &'static str) -> ProvidedError {
-    ProvidedError::Missing { secret, key }
-}
-
-fn text(secret: &Item<StoredSecret>, key: &str) -> Option<String> {
-    String::from_utf8(secret.ok()?.data(key)?)
-        .ok()
+fn text(secret: &Item<StoredSecret>, key: &'static str) -> Result<String, ProvidedError> {
+    let text = secret.ok().and_then(|secret| secret.data(key));
+    text.and_then(|text| String::from_utf8(text).ok())
         .filter(|text| !text.trim().is_empty())
+        .ok_or(ProvidedError::Missing(key))
 }
 
 /// When the certificate expires, in seconds since 1970.
-///
-/// # Errors
-/// The name that it is not valid for; `None` if it is no certificate.
-fn checked(certificate: &str, names: &[String]) -> Result<i64, Option<String>> {
-    let leaf = CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(|_| None)?;
-    let parsed = ParsedCertificate::try_from(&leaf).map_err(|_| None)?;
+fn checked(certificate: &str, names: &[String]) -> Result<i64, ProvidedError> {
+    let leaf = CertificateDer::from_pem_slice(certificate.as_bytes())
+        .map_err(|_| ProvidedError::NoCertificate)?;
+    let parsed = ParsedCertificate::try_from(&leaf).map_err(|_| ProvidedError::NoCertificate)?;
     for name in names {
         let good = ServerName::try_from(name.as_str())
             .is_ok_and(|name| verify_server_name(&parsed, &name).is_ok());
         if !good {
-            return Err(Some(name.clone()));
+            return Err(ProvidedError::Name(name.clone()));
         }
     }
-    let (_, parsed) = x509_parser::parse_x509_certificate(&leaf).map_err(|_| None)?;
+    let (_, parsed) =
+        x509_parser::parse_x509_certificate(&leaf).map_err(|_| ProvidedError::NoCertificate)?;
     Ok(parsed.validity().not_after.timestamp())
 }
 
@@ -191,20 +153,20 @@ mod tests {
         );
         let names = ["s.ns.svc".to_owned(), "10.0.0.1".to_owned()];
         let made = issue(&names, lifetimes, now, now).unwrap();
-        assert_eq!(
-            checked(&made.certificate, &names),
-            Ok(made.not_after.as_second())
-        );
-        assert_eq!(
-            checked(&made.certificate, &["t.ns.svc".to_owned()]),
-            Err(Some("t.ns.svc".to_owned()))
-        );
+        let expiry = checked(&made.certificate, &names).unwrap();
+        assert_eq!(expiry, made.not_after.as_second());
+        let other = checked(&made.certificate, &["t.ns.svc".to_owned()]);
+        assert!(matches!(other, Err(ProvidedError::Name(name)) if name == "t.ns.svc"));
         for garbage in [
             "",
             "x",
             "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
         ] {
-            assert_eq!(checked(garbage, &names), Err(None), "{garbage}");
+            let checked = checked(garbage, &names);
+            assert!(
+                matches!(checked, Err(ProvidedError::NoCertificate)),
+                "{garbage}"
+            );
         }
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn write(
 pub(super) fn publication(version: Option<&str>, read: &Bundles, bundle: &str) -> Option<Value> {
     let wanted = ByteString(bundle.as_bytes().to_vec());
     let stale = read
-        .of_entries
+        .0
         .iter()
         .enumerate()
         .filter(|(_, found)| found.as_ref() != Some(&wanted));
@@ -52,17 +52,11 @@ pub(super) fn publication(version: Option<&str>, read: &Bundles, bundle: &str) -
 
 /// The `caBundle` that all entries share; empty if they differ.
 pub(super) fn trusted(read: &Bundles) -> String {
-    let mut bundles = read.of_entries.iter().map(|found| {
-        found
-            .as_ref()
-            .map(|bundle| bundle.0.as_slice())
-            .unwrap_or_default()
-    });
-    let first = bundles.next().unwrap_or_default();
-    if bundles.all(|bundle| bundle == first) {
-        String::from_utf8_lossy(first).into_owned()
-    } else {
-        String::new()
+    match read.0.as_slice() {
+        [Some(first), rest @ ..] if rest.iter().all(|found| found.as_ref() == Some(first)) => {
+            String::from_utf8_lossy(&first.0).into_owned()
+        }
+        _ => String::new(),
     }
 }
 

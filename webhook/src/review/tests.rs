@@ -2,7 +2,6 @@
 
 use crate::metrics::Metrics;
 use crate::review::answer;
-use brupop_admission_cases::oracle::flaw;
 use brupop_admission_cases::{review, table};
 use serde_json::{Value, json};
 
@@ -87,7 +86,8 @@ fn an_error_quotes_nothing_of_the_review() {
         let sentence = answer(body.as_bytes(), &Metrics::default())
             .unwrap_err()
             .to_string();
-        assert_eq!(flaw(&sentence), None);
+        let printable = sentence.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+        assert!(printable, "{sentence:?}");
         let quoted = ["2J", "allowed", "CREATE", "uuu"]
             .iter()
             .any(|part| sentence.contains(part));

@@ -4,17 +4,25 @@ use super::request::{is_node, read};
 use super::{Change, Refusal, ReviewedShadow, Rule, ShadowRequest};
 use brupop_api::identity::{PodIdentity, pod_identity};
 use brupop_api::transitions::status_may_become;
-use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, Field, State, names};
+use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, State, names};
 use kube::core::admission::Operation;
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
 
-/// The fields of a status that are the agent's.
-static OWN_FIELDS: LazyLock<Vec<String>> = LazyLock::new(|| {
-    Field::OF_AGENTS
-        .map(|field| field.pointer().replace("/status/", ""))
-        .into()
-});
+/// The fields of a status that are the agent's; the policy has the same list.
+pub(super) const OWN_FIELDS: [&str; 12] = [
+    "current_version",
+    "target_version",
+    "current_state",
+    "crash_count",
+    "state_transition_failure_timestamp",
+    "attempt",
+    "boot_id",
+    "staged",
+    "reboot_claimed_boot_id",
+    "problem",
+    "problem_since",
+    "message",
+];
 
 /// Most entries of managedFields after an agent's write: a few for each of our processes, and for people.
 const MANAGERS_MAX: usize = 16;
@@ -89,10 +97,10 @@ fn own_shadow(request: &ShadowRequest, me: &PodIdentity) -> Result<(), Refusal> 
 }
 
 fn own_fields(change: &Change<'_>, me: &PodIdentity) -> Result<(), Refusal> {
-    let foreign = change
-        .fields
-        .iter()
-        .find(|field| !field.strip_prefix("status.").is_some_and(is_own));
+    let foreign = change.fields.iter().find(|field| {
+        let own = field.strip_prefix("status.");
+        !own.is_some_and(|own| OWN_FIELDS.contains(&own))
+    });
     foreign.map_or(Ok(()), |field| {
         let allowed = format!(
             "the agent on {} may change these fields of the status only: {}",
@@ -101,10 +109,6 @@ fn own_fields(change: &Change<'_>, me: &PodIdentity) -> Result<(), Refusal> {
         );
         Err(Rule::AgentOwnFields.refuse(field, allowed))
     })
-}
-
-fn is_own(field: &str) -> bool {
-    OWN_FIELDS.iter().any(|own| own == field)
 }
 
 fn managers(request: &ShadowRequest) -> Result<(), Refusal> {
@@ -135,7 +139,7 @@ fn attempt(
         number(new.attempt),
     );
     // One that stays is fine, even if the spec is elsewhere: only a change is this write's doing.
-    if echo == before || (before..=asked).contains(&echo) || (echo == asked && before > asked) {
+    if echo == before || echo == asked || (before..asked).contains(&echo) {
         return Ok(());
     }
     Err(Rule::AgentAttempt.refuse(

@@ -82,20 +82,12 @@ pub(super) fn read<T: DeserializeOwned>(
     map: &Map<String, Value>,
     half: &str,
 ) -> Result<T, Refusal> {
-    let unreadable = |error: String| {
+    T::deserialize(map).map_err(|error| {
         Rule::Unreadable.refuse(
             half,
             format!("it must read as a BottlerocketShadow v2, but: {error}"),
         )
-    };
-    // serde takes `{"Idle": null}` for a state. Nobody else does.
-    let mut states = ["state", "current_state"]
-        .iter()
-        .filter_map(|field| map.get(*field));
-    if let Some(state) = states.find(|state| !state.is_string()) {
-        return Err(unreadable(format!("{state} is not a state")));
-    }
-    T::deserialize(map).map_err(|error| unreadable(error.to_string()))
+    })
 }
 
 /// The members of an object, as they are read.

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use brupop_api::crds::{QUERY_MAX, is_dns_label};
 use brupop_api::names::DEFAULT_POOL;
 use brupop_api::pool::{
     self, BottlerocketPoolSpec, DependsOn, FIVE_FIELDS, Freeze, OnTimeout, Window,
@@ -48,7 +47,7 @@ impl fmt::Display for Invalid {
 }
 
 impl Rules {
-    /// The rules that this spec means. The webhook asks this, too, before a pool is stored.
+    /// The rules that this spec means, once the schema has let it in. The webhook asks this, too, before a pool is stored.
     ///
     /// # Errors
     /// The first field that cannot be understood.
@@ -171,37 +170,22 @@ fn soak(nth: usize, after: &DependsOn) -> Result<(String, SignedDuration), Inval
 }
 
 fn gate(nth: usize, gate: &pool::Gate) -> Result<PoolGate, Invalid> {
-    let field = |field: &str| format!("spec.gates[{nth}].{field}");
-    let named = |of: &str, name: &str| {
-        let why = "write a name of letters in lower case, digits and -, such as main";
-        if is_dns_label(name) {
-            Ok(name.to_owned())
-        } else {
-            Err(Invalid::new(field(of), why))
-        }
-    };
     let asks = |of: &str, query: &str| {
-        let why = "write an expression of PromQL, of at most 1,024 characters";
-        let is_query = !query.trim().is_empty() && query.chars().count() <= QUERY_MAX;
-        if is_query {
-            Ok(query.to_owned())
-        } else {
-            Err(Invalid::new(field(of), why))
+        if query.trim().is_empty() {
+            let field = format!("spec.gates[{nth}].prometheus.{of}");
+            return Err(Invalid::new(field, "write an expression of PromQL"));
         }
+        Ok(query.to_owned())
     };
     let prometheus = &gate.prometheus;
-    let query = GateQuery {
-        source: named("prometheus.source", &prometheus.source)?,
-        expression: asks("prometheus.query", &prometheus.query)?,
-        requires: prometheus
-            .requires
-            .as_deref()
-            .map(|requires| asks("prometheus.requires", requires))
-            .transpose()?,
-    };
+    let requires = prometheus.requires.as_deref();
     Ok(PoolGate {
-        name: named("name", &gate.name)?,
-        query,
+        name: gate.name.clone(),
+        query: GateQuery {
+            source: prometheus.source.clone(),
+            expression: asks("query", &prometheus.query)?,
+            requires: requires.map(|it| asks("requires", it)).transpose()?,
+        },
     })
 }
 

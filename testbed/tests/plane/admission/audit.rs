@@ -1,7 +1,7 @@
 //! What the API server's audit log tells of the rows. What its lines look like is in the test of docs/security.md.
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_admission_cases::{Ask, Row, Verdict};
+use brupop_admission_cases::{Row, Verdict};
 use brupop_testbed::audit::Event;
 
 /// The log names the rule of each row that came before the gates: of a refusal in the answer, of what was let through in
@@ -11,12 +11,9 @@ use brupop_testbed::audit::Event;
 /// again with a fresh one. Its log keeps the first annotations. The answer is the last one's, and that is the row's.
 pub fn rules_are_in_the_audit_log(events: &[Event], table: &[Row]) -> Result<()> {
     let (mut named, mut stale) = (0, Vec::new());
-    for row in table
-        .iter()
-        .filter(|row| row.is_for_the_api_server() && row.ask.is_about_a_shadow())
-    {
-        // What is too deep cannot be read here; accounts of other namespaces are asked about by nobody.
-        if matches!(row.ask, Ask::Text(_)) || row.actor.account().is_none() {
+    for row in table.iter().filter(|row| row.is_for_the_api_server()) {
+        // Accounts of other namespaces are asked about by nobody.
+        if row.actor.account().is_none() {
             continue;
         }
         let line = || {

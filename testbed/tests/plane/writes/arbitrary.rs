@@ -8,8 +8,8 @@ use serde_json::{Value as Json, json};
 
 use super::objects::{fleet, node, shadow};
 
-/// Of a shadow, but for those that are its agent's.
-const SHADOW_FIELDS: [Field<'static>; 10] = [
+/// Of a shadow.
+const SHADOW_FIELDS: [Field<'static>; 22] = [
     Field::Uid,
     Field::Generation,
     Field::SpecState,
@@ -20,6 +20,18 @@ const SHADOW_FIELDS: [Field<'static>; 10] = [
     Field::SpecBaselineBootId,
     Field::SpecRebootGrantedBootId,
     Field::SpecLastFailure,
+    Field::CurrentVersion,
+    Field::TargetVersion,
+    Field::CurrentState,
+    Field::CrashCount,
+    Field::FailureTimestamp,
+    Field::StatusAttempt,
+    Field::StatusBootId,
+    Field::StatusStaged,
+    Field::StatusRebootClaimedBootId,
+    Field::StatusProblem,
+    Field::StatusProblemSince,
+    Field::StatusMessage,
 ];
 const NODE_FIELDS: [Field<'static>; 10] = [
     Field::Uid,
@@ -81,9 +93,7 @@ pub struct Case {
 impl Kind {
     fn fields(self) -> Vec<Field<'static>> {
         match self {
-            Self::ShadowSpec | Self::ShadowStatus => {
-                [&SHADOW_FIELDS[..], &Field::OF_AGENTS].concat()
-            }
+            Self::ShadowSpec | Self::ShadowStatus => SHADOW_FIELDS.into(),
             Self::Node => NODE_FIELDS.into(),
             Self::Fleet => FLEET_FIELDS.into(),
         }

@@ -34,8 +34,6 @@ pub(super) fn creations() -> Vec<Row> {
         "a new shadow at a later attempt": Reconciler, missing(), spec(json!({"attempt": 8, "leader_term": 3})) => Allowed;
         "a new shadow with a status": Reconciler, missing(), Ask::Create(json!({"status": staged()})) => Allowed;
         "a new shadow with labels": Reconciler, missing(), Ask::Create(json!({"metadata": {"labels": {"a": "b"}}})) => Allowed;
-        "a new shadow of nobody by server-side apply": Reconciler, missing(),
-            Ask::ApplyNew("", json!({"metadata": {"ownerReferences": null}, "spec": idle()})) => refused();
         "a new shadow of the longest legal name": Reconciler, missing(), Ask::Create(json!({})) => Allowed, of(Longest);
         "an attempt left out": Reconciler, (done(), at("Idle")), object(json!({"spec": {"attempt": 9}}))
             => ByWebhook("reconciler-attempt");

@@ -88,11 +88,7 @@ proptest! {
                         prop_assert!(better.is_none(), "{number} serves {served:?} instead of {better:?}");
                     }
                 }
-                // The rotator is woken by a jump.
-                Step::Jump(number, error) => {
-                    replicas[number].seen.error.set(error);
-                    replicas[number].look_again = None;
-                }
+                Step::Jump(number, error) => replicas[number].seen.error.set(error),
                 Step::Restart(number) => replicas[number].restart(),
                 Step::Wait(minutes) => world.minute.update(|minute| minute + minutes),
                 Step::Wipe => drop(world.configuration.replace_with(|had| (had.0 + 1, "garbage".to_owned()))),

@@ -1,6 +1,6 @@
 //! A replica, with a clock of its own, and the cluster as it sees it.
 
-use super::super::super::pass::{Passed, Publication, Store, pass};
+use super::super::super::pass::{Outrun, Passed, Publication, Store, pass};
 use super::super::*;
 use super::NAME;
 use std::cell::{Cell, RefCell};
@@ -20,10 +20,6 @@ pub(super) struct World {
     pub(super) writes: Cell<usize>,
     pub(super) minute: Cell<i64>,
 }
-
-/// A conflict, in the end the only thing that goes wrong here.
-#[derive(Debug)]
-pub(super) struct Outrun;
 
 /// How one replica sees the cluster. Each call first lets the others have their turn.
 #[derive(Clone, Default)]
@@ -109,14 +105,6 @@ impl Store for Seen {
         self.world.writes.update(|writes| writes + 1);
         Ok(Publication::Written)
     }
-
-    fn outrun(&self) -> Outrun {
-        Outrun
-    }
-
-    fn overtaken(&self) -> Outrun {
-        Outrun
-    }
 }
 
 type Passing = Pin<Box<dyn Future<Output = Result<Passed<Outrun>, Outrun>>>>;
@@ -128,8 +116,8 @@ pub(super) struct Replica {
     pub(super) serving: Option<CertificateGeneration>,
     /// Version of the configuration when the pass began: later ones are events that it has not heard of.
     heard: Option<u64>,
-    /// By its own clock; unset: at once.
-    pub(super) look_again: Option<Timestamp>,
+    /// The minute of the world; unset: at once.
+    pub(super) look_again: Option<i64>,
 }
 
 impl Replica {
@@ -159,7 +147,7 @@ impl Replica {
             || self.heard != Some(self.version())
             || self
                 .look_again
-                .is_none_or(|look_again| look_again <= self.seen.now())
+                .is_none_or(|look_again| look_again <= self.seen.world.minute.get())
     }
 
     /// Makes one call to the API server, or begins. What it went over to serve, if it did.
@@ -184,7 +172,9 @@ impl Replica {
         self.passing = None;
         self.look_again = None;
         let passed = passed.ok()?;
-        self.look_again = passed.published.ok().map(|published| published.look_again);
+        let minute = self.seen.world.minute.get();
+        let wait = passed.published.ok().map(|published| published.wait);
+        self.look_again = wait.map(|wait| minute + (wait.as_secs() + 59) / 60);
         if passed.serve.is_some() {
             self.serving.clone_from(&passed.serve);
         }
