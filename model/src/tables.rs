@@ -34,19 +34,14 @@ fn when(time: u8) -> String {
     TIMES[usize::from(time)].to_owned()
 }
 
-/// The workloads whose pods run on every node.
-pub(crate) static OWNERS: LazyLock<Vec<String>> =
-    LazyLock::new(|| vec!["apps/v1/ReplicaSet/shop/cart".to_owned()]);
-
-/// How many of their pods are available.
+/// The workload whose pods run on every node, and how many of them are available.
 pub(crate) static AVAILABLE: LazyLock<BTreeMap<String, u32>> =
-    LazyLock::new(|| OWNERS.iter().map(|owner| (owner.clone(), 2)).collect());
+    LazyLock::new(|| BTreeMap::from([("apps/v1/ReplicaSet/shop/cart".to_owned(), 2)]));
 
 pub(crate) fn marker(index: u8, mark: Mark) -> &'static Marker {
     thread_local! { static MARKERS: Table<(u8, Mark), Marker> = Table::default(); }
     once(&MARKERS, (index, mark), || {
         let at = |set: bool| set.then(|| when(mark.again.into()));
-        let owners = |named: bool| if named { OWNERS.clone() } else { vec![] };
         // They are set with the cordon.
         let annotated = mark.started || mark.kept;
         Marker {
@@ -62,7 +57,6 @@ pub(crate) fn marker(index: u8, mark: Mark) -> &'static Marker {
             } else {
                 BTreeMap::new()
             },
-            left_owners: owners(mark.left),
             kept_since: at(mark.kept),
             // Whatever is evicted here has an owner.
             emptied: mark.owners,

@@ -1,7 +1,4 @@
-//! Workloads whose pods a drain evicts: how many of their pods are available before and after; and, in [`returns`], whose
-//! pods come back to the node each time.
-
-pub mod returns;
+//! Workloads whose pods a drain evicts: how many of their pods are available before and after.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -240,6 +240,7 @@ fn confirm(
         patch,
         marker: node.marker.cloned(),
         overlooked: view.pods.overlooked,
+        left: view.pods.left.to_vec(),
     }))
 }
 

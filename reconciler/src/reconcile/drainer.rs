@@ -21,7 +21,6 @@ use brupop_core::drain::{self, DrainPlan, LOOKS_AT_ONCE, PodKey};
 use brupop_core::known::{Known, RulesByOwner};
 use brupop_core::policy::Policy;
 use brupop_core::workloads::Workload;
-use brupop_core::workloads::returns::Returns;
 use look::{Basis, Look, NodeDrain, NodePods};
 use passed_over::PassedOver;
 use wanted::For;
@@ -40,7 +39,6 @@ pub(super) struct Drainer {
     /// Nodes that are passed over because of their pods, by name of the shadow.
     passed_over: BTreeMap<String, PassedOver>,
     evictions: Evictions,
-    returns: Returns,
 }
 
 /// What a look at pods needs to know beside them.
@@ -68,9 +66,18 @@ impl Drainer {
         } = around;
         self.note_dropped(self.pods.take_dropped(), now);
         let wanted = self.wanted(cluster).into_iter();
+        let begun = |shadow| {
+            cluster
+                .entries
+                .get(shadow)?
+                .marker()?
+                .drain_started_at
+                .as_deref()
+        };
         let wanted = wanted.map(|(why, shadow, node)| WantedPods {
             shadow,
             node,
+            drain: begun(shadow),
             spare: why == For::Another,
         });
         self.pods.want(&api.client, watches, wanted, now);
@@ -86,7 +93,6 @@ impl Drainer {
         known.obstacles = self.obstacles(around, cluster, known, wake);
         self.evictions
             .retain(known.drains.values().map(|drain| &*drain.plan));
-        self.returns.retain(|name| known.drains.contains_key(name));
         for namespace in self.pods.relaxed() {
             self.evictions.retry(&namespace, now);
         }
@@ -123,7 +129,6 @@ impl Drainer {
             .collect();
         for pod in &due {
             self.evictions.begin(pod.clone());
-            self.returns.eviction_begins(&pod.uid);
         }
         if let Some(next) = self.evictions.next(plan, now) {
             wake.by(next);
@@ -160,7 +165,6 @@ impl Drainer {
             pods: watched,
             workloads,
             node_pods,
-            returns,
             looked_at,
             ..
         } = self;
@@ -187,8 +191,12 @@ impl Drainer {
             {
                 continue;
             }
-            if cost >= LOOKS_AT_ONCE {
-                around.watches.pods_changed.notify_one();
+            // The watch lists the pods once it is told that the drain has begun.
+            let is_listed = from.begun() == watched.drain(name);
+            if cost >= LOOKS_AT_ONCE || !is_listed {
+                if is_listed {
+                    around.watches.pods_changed.notify_one();
+                }
                 let is_past = before.is_some_and(|before| !before.from.is_as_far_as(&from));
                 changed |= is_past && node_pods.remove(name).is_some();
                 continue;
@@ -200,13 +208,12 @@ impl Drainer {
             );
             cost += drain::cost(pods.iter().map(AsRef::as_ref), budgets);
             let look = Look {
-                name,
                 around,
                 pods: &pods,
                 budgets,
                 workloads,
             };
-            let after = look.at(from, before, returns);
+            let after = look.at(from, before);
             changed |= before.is_none_or(|before| before.leads_to() != after.leads_to());
             node_pods.insert(name.clone(), after);
         }

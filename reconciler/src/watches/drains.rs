@@ -31,7 +31,7 @@ pub(crate) const LOOK_AGAIN: Duration = Duration::from_mins(5);
 pub struct PodWatches {
     turns: Arc<Semaphore>,
     objects: Arc<Mutex<Objects>>,
-    watches: BTreeMap<String, Watch>,
+    watches: BTreeMap<String, PodWatch>,
     budgets: Option<BudgetWatch>,
 }
 
@@ -40,6 +40,12 @@ pub struct PodWatches {
 struct Objects {
     pods: KeptPods,
     budgets: KeptBudgets,
+}
+
+struct PodWatch {
+    watch: Watch,
+    /// When the node's drain began, if it has: the pods are listed after that.
+    drain: Option<String>,
 }
 
 struct BudgetWatch {
@@ -56,6 +62,8 @@ pub struct WantedPods<'a> {
     pub shadow: &'a str,
     /// The name of the node.
     pub node: &'a str,
+    /// When its drain began, if it has.
+    pub drain: Option<&'a str>,
     /// It is passed over, so it makes room for others.
     pub spare: bool,
 }
@@ -97,19 +105,25 @@ impl PodWatches {
             return;
         }
         for outdated in self.take_outdated() {
-            self.watches
-                .get(&outdated)
-                .into_iter()
-                .for_each(Watch::refresh);
+            if let Some(begun) = self.watches.get(&outdated) {
+                begun.watch.refresh();
+            }
         }
-        for WantedPods { shadow, node, .. } in wanted {
+        for WantedPods {
+            shadow,
+            node,
+            drain,
+            ..
+        } in wanted
+        {
             let Self {
                 turns,
                 objects,
                 watches: begun,
                 ..
             } = self;
-            begun.entry(shadow.to_owned()).or_insert_with(|| {
+            let drain = drain.map(str::to_owned);
+            let begun = begun.entry(shadow.to_owned()).or_insert_with(|| {
                 let (api, params, turns) = (
                     Api::<PodItem>::all(client.clone()),
                     on_node(node),
@@ -123,8 +137,16 @@ impl PodWatches {
                     Arc::clone(&watches.pods_changed),
                     Arc::clone(&watches.failures),
                 );
-                Watch::start("the pods of a node", pods, keep, signals)
+                let watch = Watch::start("the pods of a node", pods, keep, signals);
+                PodWatch {
+                    watch,
+                    drain: drain.clone(),
+                }
             });
+            if begun.drain != drain {
+                begun.drain = drain;
+                begun.watch.refresh();
+            }
         }
     }
 
@@ -172,6 +194,11 @@ impl PodWatches {
         self.watches.contains_key(shadow)
     }
 
+    /// Returns when the drain began after which the pods of this shadow's node were listed.
+    pub fn drain(&self, shadow: &str) -> Option<&str> {
+        self.watches.get(shadow)?.drain.as_deref()
+    }
+
     /// The nodes whose pods were dropped since the last call, by name of the shadow.
     pub fn take_dropped(&self) -> BTreeMap<String, Dropped> {
         self.objects().pods.take_dropped()
@@ -205,7 +232,7 @@ impl PodWatches {
         let fresh = self
             .watches
             .iter()
-            .filter(|(_, watch)| watch.synced() && watch.is_fresh());
+            .filter(|(_, begun)| begun.watch.synced() && begun.watch.is_fresh());
         fresh
             .filter_map(|(shadow, _)| Some((shadow.clone(), objects.pods.revision(shadow)?)))
             .collect()

@@ -56,7 +56,7 @@ pub enum Milestone {
     Cordoned,
     /// The node is cordoned once more: somebody had uncordoned it in mid-drain.
     CordonedAgain,
-    /// Pods that came back each time that they were evicted are left on the node.
+    /// The reboot is granted although pods are on the node that the drain does not wait for.
     PodsLeft,
     /// The node runs the new version, and all is well.
     Updated,

@@ -121,24 +121,10 @@ impl<'a> Case<'_, 'a> {
                 drain_started_at: now(),
                 drained_at: None,
                 was_drained: marker.was_drained || marker.drained_at.is_some(),
-                left_owners: vec![],
                 operator_pods: vec![],
                 ..self.noting_pods(marker)
             };
             return Some(cordon(node, again).reaching(Milestone::CordonedAgain));
-        }
-        if view.pods.needed.is_some() {
-            match (view.force, overdue) {
-                (false, _) => return Some(self.abort(Abort::PodsComeBack)),
-                // Force respects budgets, too, as long as there is time. Others go meanwhile.
-                (true, false) => {
-                    return Some(Decision::carry_out(
-                        Effect::Evict,
-                        Reason::Draining(DrainStep::Evicts),
-                    ));
-                }
-                (true, true) => {}
-            }
         }
         if marker.drained_at.is_none() {
             return self.evict(marker, overdue);
@@ -181,25 +167,15 @@ impl<'a> Case<'_, 'a> {
     fn evict(self, marker: Marker, overdue: bool) -> Option<Decision<'a>> {
         let Self { view, node, .. } = self;
         let pods = &view.pods;
-        let note = |marker| {
-            Decision::write(
-                writes::mark(node, [(Field::Unschedulable, Value::Set)], [], marker),
-                Reason::Draining(DrainStep::Evicts),
-            )
-        };
-        if !pods.returning.is_empty() {
-            let mut left = marker;
-            return Some(if left.leave(pods.returning) {
-                note(left).reaching(Milestone::PodsLeft)
-            } else {
-                self.abort(Abort::PodsComeBack)
-            });
-        }
         if !pods.operator_pods.is_empty() {
-            return Some(note(Marker {
+            let listed = Marker {
                 operator_pods: pods.operator_pods.to_vec(),
                 ..marker
-            }));
+            };
+            return Some(Decision::write(
+                writes::mark(node, [(Field::Unschedulable, Value::Set)], [], listed),
+                Reason::Draining(DrainStep::Evicts),
+            ));
         }
         if pods.drained {
             return None;

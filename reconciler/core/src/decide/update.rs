@@ -29,7 +29,6 @@ impl<'a> Case<'_, 'a> {
             Abort::DrainBlocked | Abort::DrainTimedOut => {
                 pods.held_up_by.or(pods.undrainable).or(pods.blocked)
             }
-            Abort::PodsComeBack => pods.needed,
             Abort::StepFailed => self.shadow.status.message,
             Abort::NodeChangesDenied => self.view.denied,
             // It counts all the same: no word of an agent may hide a bad release.
@@ -213,10 +212,14 @@ impl<'a> Case<'_, 'a> {
             writes::drained(fleet, node),
             writes::grant(fleet, shadow, node),
         );
-        Decision::carry_out(
+        let grants = Decision::carry_out(
             Effect::Grant { confirm, grant },
             Reason::Draining(DrainStep::Evicts),
-        )
+        );
+        Decision {
+            milestone: (!view.pods.left.is_empty()).then_some(Milestone::PodsLeft),
+            ..grants
+        }
     }
 
     /// Wanted: another boot, with the new version. Everything here rests on the Node, its marker and the agent's claim.

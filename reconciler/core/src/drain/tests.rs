@@ -312,31 +312,6 @@ fn only_our_listed_pods_go_last() {
     assert_eq!(of(&many, ours, &[]).operator_pods.len(), OPERATOR_PODS_MAX);
 }
 
-#[test]
-fn pods_of_workloads_that_are_left_stay() {
-    let leaving = json!({"deletionTimestamp": "2026-11-21T04:00:00Z"});
-    let pods = [
-        pod("a", Some("ReplicaSet"), "Running", &json!({})),
-        pod("b", Some("StatefulSet"), "Running", &json!({})),
-        pod("c", None, "Running", &json!({})),
-        pod("d", Some("ReplicaSet"), "Running", &leaving),
-    ];
-    let left_owners = ["apps/v1/ReplicaSet/shop/cart", "v1/Pod/shop/c"]
-        .map(str::to_owned)
-        .into();
-    let marker = Marker {
-        left_owners,
-        ..Marker::default()
-    };
-    let plan = DrainPlan::of(&pods, |_| false, Some(&marker), None);
-    assert_eq!(names(&plan.evict), ["b"]);
-    assert_eq!(
-        (plan.unmanaged.len(), plan.leaving.len()),
-        (0, 1),
-        "what leaves is waited for"
-    );
-}
-
 /// One that asks not to be disrupted.
 fn asking(name: &str, phase: &str, annotation: &str, more: &Value) -> PodItem {
     let mut metadata = more.clone();

@@ -85,7 +85,11 @@ fn a_staged_node_is_taken_out_in_order() {
 
 #[test]
 fn each_step_reaches_its_milestone() {
-    let owners = ["apps/v1/ReplicaSet/shop/cart".to_owned()];
+    let left = [PodKey {
+        namespace: "shop".into(),
+        name: "cart-0".into(),
+        uid: "u".into(),
+    }];
     let cordoned = staged().marked_by(&CORDONED);
     let back = updating(RebootedIntoUpdate, RebootedIntoUpdate).rebooted(NEW);
     for (what, view, milestone) in [
@@ -98,8 +102,8 @@ fn each_step_reaches_its_milestone() {
             Some(Milestone::CordonedAgain),
         ),
         (
-            "pods return",
-            cordoned.with(|it| it.pods.returning = &owners),
+            "it is empty but for pods that are left",
+            cordoned.with(|it| (it.pods.drained, it.pods.left) = (true, &left)),
             Some(Milestone::PodsLeft),
         ),
         ("it is back, and monitored", back, None),

@@ -23,6 +23,7 @@ pub(super) use crate::decide::{
     RebootStep, Silence, StagingStep, TOO_MANY_PODS, TooManyFailures, Turn, UsedUp,
 };
 pub(super) use crate::decide::{fleet as decide_all, node as decide, slots};
+pub(super) use crate::drain::PodKey;
 pub(super) use crate::facts::{
     FleetFacts, NodeFacts, NodeView, Observed, PodFacts, PoolFacts, Steering, TimeFacts,
 };
