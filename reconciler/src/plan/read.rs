@@ -136,14 +136,14 @@ impl PodLook<'_> {
                 continue;
             };
             let mut kept = KeptPods::default();
-            kept.want([(shadow.as_str(), false)]);
-            kept.list_begins(&shadow, &budgets);
+            kept.want([shadow.as_str()]);
+            kept.list_begins(&shadow);
             each(
                 "the pods",
                 &Api::<PodItem>::all(client.clone()),
                 on_node(node),
                 |pod| {
-                    kept.listed(&shadow, pod, &budgets);
+                    kept.listed(&shadow, pod);
                     !kept.has_dropped()
                 },
             )

@@ -23,7 +23,6 @@ use brupop_core::policy::Policy;
 use brupop_core::workloads::Workload;
 use look::{Basis, Look, NodeDrain, NodePods};
 use passed_over::PassedOver;
-use wanted::For;
 
 /// Knows the pods of the nodes that are emptied, or will be soon, and what was tried with them.
 #[derive(Default)]
@@ -74,11 +73,10 @@ impl Drainer {
                 .drain_started_at
                 .as_deref()
         };
-        let wanted = wanted.map(|(why, shadow, node)| WantedPods {
+        let wanted = wanted.map(|(_, shadow, node)| WantedPods {
             shadow,
             node,
             drain: begun(shadow),
-            spare: why == For::Another,
         });
         self.pods.want(&api.client, watches, wanted, now);
         self.look_at_pods(around, cluster, known);

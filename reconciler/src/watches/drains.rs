@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 
 use super::{Watch, Watches};
 use brupop_core::drain::Budgets;
-use brupop_core::kept::{Dropped, KeptBudgets, KeptPods};
+use brupop_core::kept::{KeptBudgets, KeptPods};
 use brupop_core::objects::{Budget, PodItem};
 
 /// The pods of at most this many nodes are watched at once. Further nodes are drained later.
@@ -64,8 +64,6 @@ pub struct WantedPods<'a> {
     pub node: &'a str,
     /// When its drain began, if it has.
     pub drain: Option<&'a str>,
-    /// It is passed over, so it makes room for others.
-    pub spare: bool,
 }
 
 impl Default for PodWatches {
@@ -99,21 +97,12 @@ impl PodWatches {
         }
         self.objects()
             .pods
-            .want(wanted.iter().map(|wanted| (wanted.shadow, wanted.spare)));
-        if !self.watch_budgets(client, watches, now) {
-            // Nobody knows yet which labels matter.
-            return;
-        }
-        for outdated in self.take_outdated() {
-            if let Some(begun) = self.watches.get(&outdated) {
-                begun.watch.refresh();
-            }
-        }
+            .want(wanted.iter().map(|wanted| wanted.shadow));
+        self.watch_budgets(client, watches, now);
         for WantedPods {
             shadow,
             node,
             drain,
-            ..
         } in wanted
         {
             let Self {
@@ -132,7 +121,7 @@ impl PodWatches {
                 let pods =
                     move || list_and_watch_in_turn(api.clone(), params.clone(), Arc::clone(&turns));
                 let (name, objects) = (shadow.to_owned(), Arc::clone(objects));
-                let keep = move |event| keep_pod(&name, &mut locked(&objects), event);
+                let keep = move |event| keep_pod(&name, &mut locked(&objects).pods, event);
                 let signals = (
                     Arc::clone(&watches.pods_changed),
                     Arc::clone(&watches.failures),
@@ -150,8 +139,8 @@ impl PodWatches {
         }
     }
 
-    /// Watches all budgets. Returns whether they are known.
-    fn watch_budgets(&mut self, client: &Client, watches: &Watches, now: Duration) -> bool {
+    /// Watches all budgets.
+    fn watch_budgets(&mut self, client: &Client, watches: &Watches, now: Duration) {
         let Self {
             turns,
             objects,
@@ -177,12 +166,6 @@ impl PodWatches {
             budgets.again = now + LOOK_AGAIN;
             budgets.watch.refresh();
         }
-        budgets.watch.synced()
-    }
-
-    fn take_outdated(&self) -> Vec<String> {
-        let Objects { pods, budgets } = &mut *self.objects();
-        pods.take_outdated(budgets)
     }
 
     fn objects(&self) -> MutexGuard<'_, Objects> {
@@ -199,8 +182,8 @@ impl PodWatches {
         self.watches.get(shadow)?.drain.as_deref()
     }
 
-    /// The nodes whose pods were dropped since the last call, by name of the shadow.
-    pub fn take_dropped(&self) -> BTreeMap<String, Dropped> {
+    /// The nodes whose pods were dropped since the last call, because there are too many, by name of the shadow.
+    pub fn take_dropped(&self) -> BTreeSet<String> {
         self.objects().pods.take_dropped()
     }
 
@@ -260,20 +243,16 @@ fn locked(objects: &Mutex<Objects>) -> MutexGuard<'_, Objects> {
 }
 
 /// Keeps a pod of the node of this shadow.
-fn keep_pod(
-    shadow: &str,
-    Objects { pods, budgets }: &mut Objects,
-    event: watcher::Event<PodItem>,
-) -> bool {
+fn keep_pod(shadow: &str, pods: &mut KeptPods, event: watcher::Event<PodItem>) -> bool {
     match event {
-        watcher::Event::Init => pods.list_begins(shadow, budgets),
-        watcher::Event::InitApply(pod) => pods.listed(shadow, pod, budgets),
+        watcher::Event::Init => pods.list_begins(shadow),
+        watcher::Event::InitApply(pod) => pods.listed(shadow, pod),
         watcher::Event::InitDone => {
             pods.list_ends(shadow);
             return true;
         }
         watcher::Event::Apply(pod) => {
-            pods.put(shadow, pod, budgets);
+            pods.put(shadow, pod);
             return true;
         }
         watcher::Event::Delete(pod) => {
