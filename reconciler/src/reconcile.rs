@@ -31,11 +31,13 @@ use crate::leadership::{Elected, leads_now, next_while_leading};
 use crate::metrics::Metrics;
 use crate::operation::{ApiServer, Reply};
 use crate::watches::Watches;
+use crate::workloads::ReadKey;
 use brupop_core::drain::PodKey;
 use brupop_core::gates::answer::GateAnswer;
 use brupop_core::known::Known;
 use brupop_core::policy::Policy;
 use brupop_core::rules::GateQuery;
+use brupop_core::workloads::Scales;
 use calls::Call;
 use drainer::Drainer;
 use gate_answers::GateAnswers;
@@ -109,6 +111,7 @@ enum Completed {
     LookedAround(Finding),
     AskedForForce(Finding),
     GateAnswer(GateQuery, Result<GateAnswer, String>),
+    WorkloadsRead(ReadKey, Scales),
 }
 
 impl Leading {

@@ -13,7 +13,7 @@ use brupop_api::marker::OPERATOR_PODS_MAX;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::objects::{Controller, Pod, PodItem};
-use crate::workloads::{FoundWorkload, owner};
+use crate::workloads::owner;
 
 pub use arrivals::Arrivals;
 use budgets::is_budgeted;
@@ -105,9 +105,8 @@ pub struct DrainPlan {
     pub unreadable: Vec<(PodKey, Unreadable)>,
     /// Pods that ask not to be disrupted, where that is respected, each with the annotation. They are waited for.
     pub undisturbed: Vec<(PodKey, &'static str)>,
-    /// The workloads whose pods are evicted or terminating, as `<apiVersion>/<kind>/<namespace>/<name>`, and how many of their
-    /// pods are available.
-    pub owners: BTreeMap<String, u32>,
+    /// The workloads whose pods are evicted or terminating, as `<apiVersion>/<kind>/<namespace>/<name>`.
+    pub owners: BTreeSet<String>,
 }
 
 impl DrainPlan {
@@ -153,7 +152,7 @@ impl DrainPlan {
                 DrainAction::Evicted if ours => plan.last.push(key),
                 DrainAction::Evicted => plan.evict.push(key),
             }
-            plan.owners.extend(owner(pod).map(|owner| (owner, 0)));
+            plan.owners.extend(owner(pod));
         }
         plan.last.sort_unstable();
         plan.turn_to_operator_pods(!listed.is_empty());
@@ -256,17 +255,6 @@ impl DrainPlan {
     pub fn hold(&mut self, is_held: impl Fn(&str) -> bool) {
         self.held
             .extend(self.evict.extract_if(.., |pod| is_held(&pod.uid)));
-    }
-
-    /// Notes how many pods of each owner are available, and leaves out owners that cannot be looked at.
-    pub fn note_available(&mut self, found: impl Fn(&str) -> Option<FoundWorkload>) {
-        self.owners.retain(|owner, available| {
-            let Some(FoundWorkload::There(scale)) = found(owner) else {
-                return false;
-            };
-            *available = scale.available();
-            true
-        });
     }
 
     /// Is nothing left to evict, to wait for, or to ask a person about?

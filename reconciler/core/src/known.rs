@@ -37,6 +37,8 @@ pub struct Known {
     pub may_force: bool,
     /// What the API server takes no change of.
     pub denied: BTreeMap<String, Denied>,
+    /// How many pods are available of the workloads whose pods are to be evicted, where that was read for a cordon.
+    pub available: BTreeMap<String, BTreeMap<String, u32>>,
     /// Of the workloads whose pods were evicted, the first that is not available again, if there is one; known only once all were
     /// looked at.
     pub evicted: BTreeMap<String, Option<String>>,
@@ -82,6 +84,7 @@ pub(crate) struct KnownNode<'k> {
     pub(crate) drain: Option<&'k KnownDrain>,
     pub(crate) obstacle: Option<&'k Obstacle>,
     pub(crate) denied: Option<&'k Denied>,
+    pub(crate) available: Option<&'k BTreeMap<String, u32>>,
     pub(crate) evicted: Option<&'k Option<String>>,
     pub(crate) cordoned: Option<Timestamp>,
 }
@@ -102,6 +105,7 @@ impl Known {
             drain: drains(name),
             obstacle: obstacles(name),
             denied: denied(name),
+            available: self.available.get(name),
             evicted: evicted(name),
             cordoned: cordoned(name).copied(),
         }
@@ -179,10 +183,10 @@ impl Known {
     pub fn note_evicted<'o>(
         &mut self,
         monitored: &'o BTreeMap<String, BTreeMap<String, u32>>,
-        state: impl Fn(&'o BTreeMap<String, u32>) -> Evicted<'o>,
+        state: impl Fn(&str, &'o BTreeMap<String, u32>) -> Evicted<'o>,
     ) {
         let evicted = monitored.iter().filter_map(|(name, owners)| {
-            let missing = match state(owners) {
+            let missing = match state(name, owners) {
                 Evicted::Unknown => return None,
                 Evicted::Back => None,
                 Evicted::Missing(owner) => Some(owner.to_owned()),

@@ -16,18 +16,18 @@ use brupop_core::objects::{
 use brupop_core::policy::Policy;
 use brupop_core::pool::Pool;
 use brupop_core::rules::{GateQuery, GateState};
-use brupop_core::workloads::{self, FoundWorkload, Scale, Workload};
+use brupop_core::workloads::{self, Workload};
 use brupop_runtime::Listing;
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use kube::api::{Api, ListParams};
-use kube::core::ApiResource;
-use kube::{Client, Error, Resource};
+use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
 use super::PlanError;
 use crate::gates::Sources;
-use crate::watches::{MAX_WORKLOAD_WATCHES, on_node};
+use crate::watches::on_node;
+use crate::workloads::find;
 
 /// The node of the reconciler that leads. Its turn comes last.
 pub(super) async fn leaders_node(
@@ -230,15 +230,17 @@ pub(super) async fn look_at_workloads(
         .collect();
     let mut found = BTreeMap::new();
     for owner in owners {
-        let Some(workload) = Workload::parse(owner).filter(|_| found.len() < MAX_WORKLOAD_WATCHES)
-        else {
+        let Some(workload) = Workload::parse(owner) else {
             continue;
         };
-        found.insert(owner.as_str(), find(client, &workload).await?);
+        let read = find(client, &workload).await;
+        let failed = |source| PlanError::Read {
+            what: "the workloads",
+            source: Box::new(source),
+        };
+        found.insert(owner.clone(), read.map_err(failed)?);
     }
-    // Workloads beyond the limit, or of other kinds, are not waited for.
-    let state = |owner: &str| Some(found.get(owner).copied().unwrap_or(FoundWorkload::Unknown));
-    known.note_evicted(&monitored, |owners| workloads::evicted(owners, state));
+    known.note_evicted(&monitored, |_, owners| workloads::evicted(owners, &found));
     Ok(())
 }
 
@@ -263,19 +265,4 @@ pub(super) async fn look_at_gates(sources: &Sources, cluster: &Cluster, known: &
     known.note_gates(cluster, |query| {
         states.get(query).copied().unwrap_or_default()
     });
-}
-
-async fn find(client: &Client, workload: &Workload) -> Result<FoundWorkload, PlanError> {
-    let resource = ApiResource::from_gvk(&workload.kind.full_name());
-    let api = Api::<Item<Scale>>::namespaced_with(client.clone(), &workload.namespace, &resource);
-    // This lists one by name, because the reconciler's account may list workloads, but not get them.
-    let named = ListParams::default().fields(&format!("metadata.name={}", workload.name));
-    match api.list(&named).await {
-        Ok(list) => Ok(FoundWorkload::of(list.items.first())),
-        Err(Error::Api(status)) if status.code == 403 => Ok(FoundWorkload::Unknown),
-        Err(source) => Err(PlanError::Read {
-            what: "the workloads",
-            source: Box::new(source),
-        }),
-    }
 }

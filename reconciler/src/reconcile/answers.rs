@@ -27,6 +27,9 @@ impl Reconciler {
                 let now = self.now();
                 self.leading.may_force.found(answer, now);
             }
+            Completed::WorkloadsRead(key, scales) => {
+                self.leading.drainer.workloads.end(&key, scales);
+            }
             Completed::GateAnswer(query, answer) => {
                 self.leading
                     .gates

@@ -15,12 +15,12 @@ use jiff::Timestamp;
 use super::wake::Wake;
 use crate::evict::{EvictionAnswer, Evictions};
 use crate::operation::ApiServer;
-use crate::watches::{PodWatches, WantedPods, Watches, WorkloadWatches};
+use crate::watches::{PodWatches, WantedPods, Watches};
+use crate::workloads::WorkloadReads;
 use brupop_core::cluster::Cluster;
 use brupop_core::drain::{self, DrainPlan, LOOKS_AT_ONCE, PodKey};
 use brupop_core::known::{Known, RulesByOwner};
 use brupop_core::policy::Policy;
-use brupop_core::workloads::Workload;
 use look::{Basis, Look, NodeDrain, NodePods};
 use passed_over::PassedOver;
 
@@ -28,7 +28,7 @@ use passed_over::PassedOver;
 #[derive(Default)]
 pub(super) struct Drainer {
     pods: PodWatches,
-    workloads: WorkloadWatches,
+    pub(super) workloads: WorkloadReads,
     /// Shadows of the nodes that start next, or will: their pods are looked at before that.
     preflight: BTreeSet<String>,
     /// What follows from the pods of nodes, by name of the shadow.
@@ -80,9 +80,7 @@ impl Drainer {
         });
         self.pods.want(&api.client, watches, wanted, now);
         self.look_at_pods(around, cluster, known);
-        self.watch_workloads(around, cluster, known);
-        // The watches of workloads have just changed.
-        self.look_at_pods(around, cluster, known);
+        self.note_workloads(around, cluster, known);
         known.note_drains(
             self.drains(around, cluster, wake).into_iter(),
             cluster,
@@ -161,7 +159,6 @@ impl Drainer {
         let now = around.now;
         let Self {
             pods: watched,
-            workloads,
             node_pods,
             looked_at,
             ..
@@ -177,7 +174,7 @@ impl Drainer {
         let mut cost = 0;
         for (name, pods) in after(&known, &looked_at.clone()) {
             let entry = cluster.entries.get(name);
-            let revisions = [*pods, budgets_revision, workloads.revision()];
+            let revisions = [*pods, budgets_revision];
             let from = Basis::of(
                 entry,
                 revisions,
@@ -209,7 +206,6 @@ impl Drainer {
                 around,
                 pods: &pods,
                 budgets,
-                workloads,
             };
             let after = look.at(from, before);
             changed |= before.is_none_or(|before| before.leads_to() != after.leads_to());
@@ -234,9 +230,7 @@ impl Drainer {
             if let Some(until) = found.until {
                 wake.by(until);
             }
-            let Some(NodeDrain { plan, .. }) = &found.drain else {
-                continue;
-            };
+            let NodeDrain { plan, .. } = &found.drain;
             let held_up_by = || self.evictions.held_up_by(plan, around.time);
             let held_up_by = found.from.begun().and_then(|_| held_up_by());
             drains.push((name.clone(), Arc::clone(plan), held_up_by));
@@ -244,28 +238,13 @@ impl Drainer {
         drains
     }
 
-    /// Watches the workloads whose pods are about to be evicted, and those that have to become available again.
-    fn watch_workloads(&mut self, around: &Around<'_>, cluster: &Cluster, known: &mut Known) {
+    /// Records what was read of the workloads whose pods are about to be evicted, or have to become available again.
+    fn note_workloads(&mut self, around: &Around<'_>, cluster: &Cluster, known: &mut Known) {
         let evicted = known.monitored(cluster, &RulesByOwner::new(cluster, around.policy));
-        let slots = cluster.ledger().map(|status| &status.slots);
-        let mut of_updates: BTreeSet<Workload> = evicted
-            .values()
-            .flatten()
-            .filter_map(|(owner, _)| Workload::parse(owner))
-            .collect();
-        let mut of_others = BTreeSet::new();
-        for (name, node_pods) in &self.node_pods {
-            let updates = slots.is_some_and(|slots| slots.contains_key(name));
-            let of = if updates {
-                &mut of_updates
-            } else {
-                &mut of_others
-            };
-            of.extend(node_pods.workloads.iter().cloned());
-        }
-        self.workloads
-            .want(&around.api.client, around.watches, [of_updates, of_others]);
-        known.note_evicted(&evicted, |owners| self.workloads.evicted(owners));
+        known.available = self.workloads.available();
+        known.note_evicted(&evicted, |name, owners| {
+            self.workloads.evicted(name, owners)
+        });
     }
 }
 

@@ -1,15 +1,18 @@
 //! Carries out what was decided for a node: makes its write, or removes its pods.
 
 use brupop_api::{Object, names};
-use brupop_core::decide::{Decision, Effect, Reason};
+use brupop_core::decide::{Decision, Effect, Milestone, Reason};
 use brupop_core::drain::DrainPlan;
 use brupop_core::facts::NodeView;
+use brupop_core::workloads::Evicted;
+use futures::FutureExt as _;
 
 use super::pass::Pass;
 use super::wake::Wake;
-use super::{Reconciler, calls};
+use super::{Completed, Reconciler, calls};
 use crate::evict;
 use crate::leadership::leads_now;
+use crate::workloads::{self, ReadFor, ReadKey};
 
 /// The most evictions that are under way at once, in addition to other requests.
 const MAX_EVICTIONS: usize = 32;
@@ -46,6 +49,13 @@ impl Reconciler {
             // The watch of its pods will wake the loop.
             return;
         }
+        let cordons = [Milestone::Cordoned, Milestone::CordonedAgain].map(Some);
+        if let Some(plan) = plan.filter(|_| cordons.contains(&decision.milestone)) {
+            let owners = plan.owners.iter().map(|owner| (owner, 0));
+            if !self.has_read((ReadFor::Cordon, name.to_owned()), owners) {
+                return;
+            }
+        }
         match (effect, plan) {
             (Effect::Evict, Some(plan)) => {
                 return self.remove_pods(plan, Removal::Evict, &mut pass.wake);
@@ -74,6 +84,38 @@ impl Reconciler {
                 event.note = format!("{}; {more}", event.note);
             }
             self.send(pass, call);
+        }
+    }
+
+    /// Whether all workloads of a node were read that have to be. Otherwise they are read.
+    fn has_read<'o>(
+        &mut self,
+        key: ReadKey,
+        owners: impl Iterator<Item = (&'o String, u32)>,
+    ) -> bool {
+        let unread = self.leading.drainer.workloads.unread(&key, owners);
+        if unread.is_empty() {
+            return true;
+        }
+        if let Some(wait) = self.leading.drainer.workloads.begin(&key) {
+            let read = workloads::read(self.api.client.clone(), key.0, wait, unread);
+            let completed = read.map(|scales| Completed::WorkloadsRead(key, scales));
+            self.leading.under_way.push(completed.boxed());
+        }
+        false
+    }
+
+    /// Reads the workloads whose pods were evicted, once their node has been in service for long enough.
+    pub(super) fn read_evicted(&mut self, view: &NodeView<'_>) {
+        let Some(marker) = view.node.and_then(|node| node.marker) else {
+            return;
+        };
+        let key = (ReadFor::Finish, view.shadow_name.to_owned());
+        let is_awaited =
+            || view.evicted != Evicted::Back || self.leading.drainer.workloads.contains(&key);
+        if view.time.verified && is_awaited() {
+            let owners = marker.evicted_owners.iter();
+            self.has_read(key, owners.map(|(owner, before)| (owner, *before)));
         }
     }
 

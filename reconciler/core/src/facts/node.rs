@@ -145,7 +145,7 @@ pub struct PodFacts<'a> {
     pub waited: bool,
     /// No pod is left that a drain would evict.
     pub drained: bool,
-    /// The workloads whose pods would be evicted, and how many of their pods are available now; `None` = none are known.
+    /// The workloads whose pods would be evicted, and how many of their pods are available now, if that was read.
     pub owners: Option<&'a BTreeMap<String, u32>>,
     /// Pods that the drain does not wait for; see [`Arrivals::is_left`](crate::drain::Arrivals::is_left).
     pub left: &'a [PodKey],

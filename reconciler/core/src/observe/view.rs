@@ -175,7 +175,7 @@ fn pods(known: KnownNode<'_>) -> PodFacts<'_> {
         }) => PodFacts {
             known: true,
             drained: plan.is_done(),
-            owners: Some(&plan.owners),
+            owners: known.available,
             left: &plan.left,
             has_claims: plan.has_claims,
             first_left: plan.first_left,

@@ -11,21 +11,16 @@ use brupop_core::drain::{self, Arrivals, DrainPlan, LATE, Obstacle, PodKey, next
 use brupop_core::known::Ahead;
 use brupop_core::objects::{Budget, PodItem, is_operator_pod};
 use brupop_core::rules::Rules;
-use brupop_core::workloads::{Workload, owner};
 use jiff::Timestamp;
 
 use super::Around;
-use crate::watches::WorkloadWatches;
 
 /// What follows from the pods of a node. It is computed again only when something changes from which it follows.
 pub(super) struct NodePods {
     pub(super) from: Basis,
     /// When time alone changes it.
     pub(super) until: Option<Duration>,
-    /// The workloads of the pods.
-    pub(super) workloads: Vec<Workload>,
-    /// `None` as long as a workload is not known.
-    pub(super) drain: Option<NodeDrain>,
+    pub(super) drain: NodeDrain,
     /// The pods (UIDs) that a budget blocked when the drain began.
     first: BTreeSet<String>,
     /// The pods that came during the drain, if it has begun.
@@ -42,8 +37,8 @@ pub(super) struct NodeDrain {
 /// From what it follows.
 #[derive(PartialEq, Eq)]
 pub(super) struct Basis {
-    /// Of pods, budgets and workloads; see [`PodWatches`](crate::watches::PodWatches).
-    revisions: [u64; 3],
+    /// Of pods and budgets; see [`PodWatches`](crate::watches::PodWatches).
+    revisions: [u64; 2],
     marker: Option<Marker>,
     time: DrainTime,
     /// Does the node's drain respect pods that ask not to be disrupted?
@@ -55,7 +50,7 @@ pub(super) struct Basis {
 impl Basis {
     pub(super) fn of(
         entry: Option<&Entry>,
-        revisions: [u64; 3],
+        revisions: [u64; 2],
         (rules, may_force): (&Rules, bool),
         (ahead, now): (&Ahead, Timestamp),
     ) -> Self {
@@ -72,7 +67,7 @@ impl Basis {
         }
     }
 
-    /// Is the update as far as it was, so that at most pods, budgets and workloads are others?
+    /// Is the update as far as it was, so that at most pods and budgets are others?
     pub(super) fn is_as_far_as(&self, other: &Self) -> bool {
         let Self {
             revisions: _,
@@ -93,8 +88,8 @@ impl Basis {
 
 impl NodePods {
     /// All that decisions depend on.
-    pub(super) fn leads_to(&self) -> (&Option<NodeDrain>, Option<Duration>, &[Workload]) {
-        (&self.drain, self.until, &self.workloads)
+    pub(super) fn leads_to(&self) -> (&NodeDrain, Option<Duration>) {
+        (&self.drain, self.until)
     }
 }
 
@@ -103,16 +98,12 @@ pub(super) struct Look<'l> {
     pub(super) around: &'l Around<'l>,
     pub(super) pods: &'l [Arc<PodItem>],
     pub(super) budgets: &'l [Arc<Item<Budget>>],
-    pub(super) workloads: &'l WorkloadWatches,
 }
 
 impl Look<'_> {
     pub(super) fn at(&self, from: Basis, before: Option<&NodePods>) -> NodePods {
         let &Self {
-            around,
-            budgets,
-            workloads,
-            ..
+            around, budgets, ..
         } = self;
         let &Around { api, now, time, .. } = around;
         let ours = |pod: &PodItem| is_operator_pod(pod, &api.namespace);
@@ -158,26 +149,14 @@ impl Look<'_> {
         .into_iter()
         .flatten()
         .min();
-        plan.note_available(|owner| workloads.found(owner));
-        // A drain that has begun does not wait until workloads that appear meanwhile are known.
-        let known = from.begun().is_some()
-            || pods()
-                .filter_map(owner)
-                .all(|owner| workloads.found(&owner).is_some());
-        let drain = known.then(|| {
-            let obstacle = drain::obstacle(pods, budgets, ours, from.respects, time);
-            NodeDrain {
-                plan: Arc::new(plan),
-                obstacle,
-            }
-        });
-        let workloads: BTreeSet<_> = pods()
-            .filter_map(|pod| Workload::parse(&owner(pod)?))
-            .collect();
+        let obstacle = drain::obstacle(pods, budgets, ours, from.respects, time);
+        let drain = NodeDrain {
+            plan: Arc::new(plan),
+            obstacle,
+        };
         NodePods {
             from,
             until,
-            workloads: workloads.into_iter().collect(),
             drain,
             first,
             arrivals,

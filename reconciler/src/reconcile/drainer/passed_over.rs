@@ -104,9 +104,7 @@ impl Drainer {
             ..
         } = self;
         for name in known.drains.keys() {
-            let Some(NodeDrain { obstacle, .. }) =
-                node_pods.get(name).and_then(|it| it.drain.as_ref())
-            else {
+            let Some(NodeDrain { obstacle, .. }) = node_pods.get(name).map(|it| &it.drain) else {
                 continue;
             };
             let Some(obstacle) = obstacle.clone() else {

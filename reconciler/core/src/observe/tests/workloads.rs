@@ -31,7 +31,7 @@ fn seen<T>(
     put_ledger(&mut cluster, json!({}), json!({"slots": {"brs-n": slot}}));
     let monitored = BTreeMap::from([("brs-n".to_owned(), BTreeMap::new())]);
     let mut known = Known::default();
-    known.note_evicted(&monitored, |_| found);
+    known.note_evicted(&monitored, |_, _| found);
     see(&observe_knowing(&cluster, &known, policy, now).views[0])
 }
 
