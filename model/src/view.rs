@@ -211,7 +211,7 @@ pub(crate) fn view(
         pods: PodFacts {
             known: true,
             drained: empty,
-            owners: (!empty).then_some(&*tables::AVAILABLE),
+            scales: (!empty).then_some(&*tables::SCALES),
             ..PodFacts::default()
         },
         time: TimeFacts {

@@ -151,7 +151,7 @@ pub async fn run(
     let mut known = Known::of(&cluster, time, &policy);
     known.may_force =
         cluster.wants_force() && checks::ask_for_force(client.clone()).await.holds.is_ok();
-    read::look_at_workloads(&client, &cluster, &mut known, &policy).await?;
+    read::look_at_workloads(&client, &cluster, &mut known).await;
     read::look_at_gates(&Sources::new(gate_sources), &cluster, &mut known).await;
     let mut pods = PodLook {
         client: &client,

@@ -31,7 +31,6 @@ use crate::leadership::{Elected, leads_now, next_while_leading};
 use crate::metrics::Metrics;
 use crate::operation::{ApiServer, Reply};
 use crate::watches::Watches;
-use crate::workloads::ReadKey;
 use brupop_core::drain::PodKey;
 use brupop_core::gates::answer::GateAnswer;
 use brupop_core::known::Known;
@@ -111,7 +110,7 @@ enum Completed {
     LookedAround(Finding),
     AskedForForce(Finding),
     GateAnswer(GateQuery, Result<GateAnswer, String>),
-    WorkloadsRead(ReadKey, Scales),
+    WorkloadsRead(String, Scales),
 }
 
 impl Leading {

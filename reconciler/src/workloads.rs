@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use brupop_api::Item;
 use brupop_api::marker::EVICTED_OWNERS_MAX;
-use brupop_core::workloads::{self, Evicted, Scale, Scales, Workload};
+use brupop_core::workloads::{self, Scale, Scales, Workload};
 use brupop_runtime::Listing;
 use brupop_runtime::errors::describe;
 use futures::future::join_all;
@@ -16,21 +16,9 @@ use tokio::time::sleep;
 /// A workload that has fewer pods available than before is read again after the first of these, doubled up to the second.
 const READ_AGAIN: [Duration; 2] = [Duration::from_secs(10), Duration::from_mins(5)];
 
-/// What the workloads of a node are read for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ReadFor {
-    /// The cordon, which notes how many pods are available.
-    Cordon,
-    /// The end of the update, which waits until as many are available again.
-    Finish,
-}
-
-/// A node, by name of its shadow, and what its workloads are read for.
-pub type ReadKey = (ReadFor, String);
-
-/// The reads for all nodes.
+/// The reads for all nodes, by name of the shadow.
 #[derive(Debug, Default)]
-pub struct WorkloadReads(BTreeMap<ReadKey, NodeReads>);
+pub struct WorkloadReads(BTreeMap<String, NodeReads>);
 
 #[derive(Debug, Default)]
 struct NodeReads {
@@ -46,10 +34,10 @@ impl WorkloadReads {
     /// Returns the owners that are still to be read, of these, each of which had so many pods available.
     pub fn unread<'o>(
         &mut self,
-        key: &ReadKey,
+        name: &str,
         owners: impl Iterator<Item = (&'o String, u32)>,
     ) -> Vec<(String, Workload)> {
-        let reads = self.0.entry(key.clone()).or_default();
+        let reads = self.0.entry(name.to_owned()).or_default();
         reads.is_wanted = true;
         owners
             .filter_map(|(owner, before)| Some((owner, before, Workload::parse(owner)?)))
@@ -60,25 +48,23 @@ impl WorkloadReads {
     }
 
     /// Begins the next read, unless one is under way. Returns after which wait.
-    pub fn begin(&mut self, key: &ReadKey) -> Option<Duration> {
-        let reads = self.0.get_mut(key)?;
+    pub fn begin(&mut self, name: &str) -> Option<Duration> {
+        let reads = self.0.get_mut(name)?;
         (!std::mem::replace(&mut reads.is_under_way, true)).then_some(reads.wait)
     }
 
     /// Records what was read.
-    pub fn end(&mut self, key: &ReadKey, scales: Scales) {
-        if let Some(reads) = self.0.get_mut(key) {
+    pub fn end(&mut self, name: &str, scales: Scales) {
+        if let Some(reads) = self.0.get_mut(name) {
             reads.scales.extend(scales);
             reads.is_under_way = false;
-            if key.0 == ReadFor::Finish {
-                reads.wait = (reads.wait * 2).clamp(READ_AGAIN[0], READ_AGAIN[1]);
-            }
+            reads.wait = (reads.wait * 2).clamp(READ_AGAIN[0], READ_AGAIN[1]);
         }
     }
 
-    /// Whether anything was read, or is to be, for this.
-    pub fn contains(&self, key: &ReadKey) -> bool {
-        self.0.contains_key(key)
+    /// Whether a read has ended.
+    pub fn has_ended(&self, name: &str) -> bool {
+        self.0.get(name).is_some_and(|reads| !reads.wait.is_zero())
     }
 
     /// Forgets what no decision has asked for since the last call.
@@ -87,58 +73,37 @@ impl WorkloadReads {
             .retain(|_, reads| std::mem::take(&mut reads.is_wanted));
     }
 
-    /// Returns how many pods the workloads have available that were read for a cordon, by name of the shadow and by owner.
-    pub fn available(&self) -> BTreeMap<String, BTreeMap<String, u32>> {
-        let cordons = self
-            .0
-            .iter()
-            .filter(|((why, _), _)| *why == ReadFor::Cordon);
-        let available = cordons.map(|((_, name), reads)| {
-            let scales = reads.scales.iter();
-            let scales = scales.filter_map(|(owner, scale)| Some((owner, scale.as_ref()?)));
-            let available = scales.map(|(owner, scale)| (owner.clone(), scale.available));
-            (name.clone(), available.collect())
-        });
-        available.collect()
-    }
-
-    /// Returns the state of these owners of pods that were evicted from a node.
-    pub fn evicted<'o>(&self, name: &str, owners: &'o BTreeMap<String, u32>) -> Evicted<'o> {
-        match self.0.get(&(ReadFor::Finish, name.to_owned())) {
-            Some(reads) => workloads::evicted(owners, &reads.scales),
-            None => workloads::evicted(owners, &Scales::new()),
-        }
+    /// Returns what was read for each node, where a read has ended.
+    pub fn scales(&self) -> BTreeMap<String, Scales> {
+        let ended = self.0.iter().filter(|(name, _)| self.has_ended(name));
+        ended
+            .map(|(name, reads)| (name.clone(), reads.scales.clone()))
+            .collect()
     }
 }
 
-/// Reads these workloads. One that does not answer is read again, but for a cordon, which does not wait for it.
-pub async fn read(
-    client: Client,
-    why: ReadFor,
-    wait: Duration,
-    workloads: Vec<(String, Workload)>,
-) -> Scales {
+/// Reads these workloads after this wait. Those that do not answer are left out.
+pub async fn read(client: Client, wait: Duration, workloads: Vec<(String, Workload)>) -> Scales {
     sleep(wait).await;
     let reads = workloads
         .iter()
         .map(|(_, workload)| find(&client, workload));
     let answers = join_all(reads).await;
-    let mut scales = Scales::new();
-    for ((owner, _), answer) in workloads.into_iter().zip(answers) {
-        if let Err(error) = &answer {
-            let error = describe(error);
+    let answers = workloads.into_iter().zip(answers);
+    let scales = answers.filter_map(|((owner, _), answer)| match answer {
+        Ok(scale) => Some((owner, scale)),
+        Err(error) => {
+            let error = describe(&error);
             tracing::warn!(owner, error, "a workload could not be read");
+            None
         }
-        if answer.is_ok() || why == ReadFor::Cordon {
-            scales.insert(owner, answer.ok().flatten());
-        }
-    }
-    scales
+    });
+    scales.collect()
 }
 
 /// Returns the scale of a workload; `None` without the right to read it, or if the request is refused for another reason that
 /// does not go away.
-pub async fn find(client: &Client, workload: &Workload) -> kube::Result<Option<Scale>> {
+async fn find(client: &Client, workload: &Workload) -> kube::Result<Option<Scale>> {
     let (namespace, resource) = (&workload.namespace, &workload.resource);
     let api = Api::<Item<Scale>>::namespaced_with(client.clone(), namespace, resource);
     // A list of one takes its turn with other large answers.

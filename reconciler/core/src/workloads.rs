@@ -51,8 +51,10 @@ impl Workload {
 /// How many pods a workload wants, and how many of them are available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
-    is_leaving: bool,
-    wanted: u32,
+    /// It is being deleted.
+    pub is_leaving: bool,
+    /// How many it wants.
+    pub wanted: u32,
     /// How many are available.
     pub available: u32,
 }

@@ -1,10 +1,11 @@
 //! What a plan is made of, read once: the cluster, pods of the nodes whose turn comes first, their workloads, gates.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use brupop_api::{BottlerocketShadow, Item, names};
-use brupop_core::cluster::{Cluster, Watched};
+use brupop_api::{BottlerocketShadow, Item, State, names};
+use brupop_core::cluster::{Cluster, Entry, Watched};
 use brupop_core::drain::{self, DrainPlan, Obstacle};
 use brupop_core::gates::answer::GateAnswer;
 use brupop_core::gates::{self, QUERIES_MAX};
@@ -16,7 +17,7 @@ use brupop_core::objects::{
 use brupop_core::policy::Policy;
 use brupop_core::pool::Pool;
 use brupop_core::rules::{GateQuery, GateState};
-use brupop_core::workloads::{self, Workload};
+use brupop_core::workloads::Workload;
 use brupop_runtime::Listing;
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
@@ -27,7 +28,7 @@ use serde::de::DeserializeOwned;
 use super::PlanError;
 use crate::gates::Sources;
 use crate::watches::on_node;
-use crate::workloads::find;
+use crate::workloads;
 
 /// The node of the reconciler that leads. Its turn comes last.
 pub(super) async fn leaders_node(
@@ -215,33 +216,21 @@ where
     Ok(())
 }
 
-/// Looks at the workloads that the leader would wait for, and notes their state.
-pub(super) async fn look_at_workloads(
-    client: &Client,
-    cluster: &Cluster,
-    known: &mut Known,
-    policy: &Policy,
-) -> Result<(), PlanError> {
-    let monitored = known.monitored(cluster, &RulesByOwner::new(cluster, policy));
-    let owners: BTreeSet<&String> = monitored
-        .values()
-        .flatten()
-        .map(|(owner, _)| owner)
-        .collect();
-    let mut found = BTreeMap::new();
-    for owner in owners {
-        let Some(workload) = Workload::parse(owner) else {
-            continue;
-        };
-        let read = find(client, &workload).await;
-        let failed = |source| PlanError::Read {
-            what: "the workloads",
-            source: Box::new(source),
-        };
-        found.insert(owner.clone(), read.map_err(failed)?);
+/// Reads the workloads that the leader would wait for.
+pub(super) async fn look_at_workloads(client: &Client, cluster: &Cluster, known: &mut Known) {
+    let is_monitored = |entry: &Entry| {
+        entry
+            .shadow()
+            .is_some_and(|shadow| shadow.spec.state == State::MonitoringUpdate)
+    };
+    let monitored = cluster.entries.iter();
+    for (name, entry) in monitored.filter(|(_, entry)| is_monitored(entry)) {
+        let owners = entry.marker().into_iter();
+        let owners = owners.flat_map(|marker| marker.evicted_owners.keys());
+        let workloads = owners.filter_map(|owner| Some((owner.clone(), Workload::parse(owner)?)));
+        let scales = workloads::read(client.clone(), Duration::ZERO, workloads.collect()).await;
+        known.scales.insert(name.clone(), scales);
     }
-    known.note_evicted(&monitored, |_, owners| workloads::evicted(owners, &found));
-    Ok(())
 }
 
 /// Asks each gate once, and takes one good answer for as many as open a gate. What the leader was told is nowhere to be read;

@@ -27,8 +27,8 @@ impl Reconciler {
                 let now = self.now();
                 self.leading.may_force.found(answer, now);
             }
-            Completed::WorkloadsRead(key, scales) => {
-                self.leading.drainer.workloads.end(&key, scales);
+            Completed::WorkloadsRead(name, scales) => {
+                self.leading.drainer.workloads.end(&name, scales);
             }
             Completed::GateAnswer(query, answer) => {
                 self.leading

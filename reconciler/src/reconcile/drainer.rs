@@ -80,7 +80,7 @@ impl Drainer {
         });
         self.pods.want(&api.client, watches, wanted, now);
         self.look_at_pods(around, cluster, known);
-        self.note_workloads(around, cluster, known);
+        known.scales = self.workloads.scales();
         known.note_drains(
             self.drains(around, cluster, wake).into_iter(),
             cluster,
@@ -236,15 +236,6 @@ impl Drainer {
             drains.push((name.clone(), Arc::clone(plan), held_up_by));
         }
         drains
-    }
-
-    /// Records what was read of the workloads whose pods are about to be evicted, or have to become available again.
-    fn note_workloads(&mut self, around: &Around<'_>, cluster: &Cluster, known: &mut Known) {
-        let evicted = known.monitored(cluster, &RulesByOwner::new(cluster, around.policy));
-        known.available = self.workloads.available();
-        known.note_evicted(&evicted, |name, owners| {
-            self.workloads.evicted(name, owners)
-        });
     }
 }
 

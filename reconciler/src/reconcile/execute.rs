@@ -12,7 +12,7 @@ use super::wake::Wake;
 use super::{Completed, Reconciler, calls};
 use crate::evict;
 use crate::leadership::leads_now;
-use crate::workloads::{self, ReadFor, ReadKey};
+use crate::workloads;
 
 /// The most evictions that are under way at once, in addition to other requests.
 const MAX_EVICTIONS: usize = 32;
@@ -51,8 +51,9 @@ impl Reconciler {
         }
         let cordons = [Milestone::Cordoned, Milestone::CordonedAgain].map(Some);
         if let Some(plan) = plan.filter(|_| cordons.contains(&decision.milestone)) {
-            let owners = plan.owners.iter().map(|owner| (owner, 0));
-            if !self.has_read((ReadFor::Cordon, name.to_owned()), owners) {
+            // Their marker notes how many pods of these are available.
+            self.read_workloads(name, plan.owners.iter().map(|owner| (owner, 0)));
+            if !known.scales.contains_key(name) {
                 return;
             }
         }
@@ -87,35 +88,32 @@ impl Reconciler {
         }
     }
 
-    /// Whether all workloads of a node were read that have to be. Otherwise they are read.
-    fn has_read<'o>(
-        &mut self,
-        key: ReadKey,
-        owners: impl Iterator<Item = (&'o String, u32)>,
-    ) -> bool {
-        let unread = self.leading.drainer.workloads.unread(&key, owners);
-        if unread.is_empty() {
-            return true;
+    /// Reads the workloads of a node that are still to be read, unless that is under way.
+    fn read_workloads<'o>(&mut self, name: &str, owners: impl Iterator<Item = (&'o String, u32)>) {
+        let reads = &mut self.leading.drainer.workloads;
+        let unread = reads.unread(name, owners);
+        if unread.is_empty() && reads.has_ended(name) {
+            return;
         }
-        if let Some(wait) = self.leading.drainer.workloads.begin(&key) {
-            let read = workloads::read(self.api.client.clone(), key.0, wait, unread);
-            let completed = read.map(|scales| Completed::WorkloadsRead(key, scales));
+        if let Some(wait) = reads.begin(name) {
+            let (name, read) = (
+                name.to_owned(),
+                workloads::read(self.api.client.clone(), wait, unread),
+            );
+            let completed = read.map(|scales| Completed::WorkloadsRead(name, scales));
             self.leading.under_way.push(completed.boxed());
         }
-        false
     }
 
     /// Reads the workloads whose pods were evicted, once their node has been in service for long enough.
     pub(super) fn read_evicted(&mut self, view: &NodeView<'_>) {
-        let Some(marker) = view.node.and_then(|node| node.marker) else {
-            return;
-        };
-        let key = (ReadFor::Finish, view.shadow_name.to_owned());
+        let name = view.shadow_name;
         let is_awaited =
-            || view.evicted != Evicted::Back || self.leading.drainer.workloads.contains(&key);
-        if view.time.verified && is_awaited() {
+            view.evicted != Evicted::Back || self.leading.drainer.workloads.has_ended(name);
+        let marker = view.node.and_then(|node| node.marker);
+        if let Some(marker) = marker.filter(|_| view.time.verified && is_awaited) {
             let owners = marker.evicted_owners.iter();
-            self.has_read(key, owners.map(|(owner, before)| (owner, *before)));
+            self.read_workloads(name, owners.map(|(owner, before)| (owner, *before)));
         }
     }
 

@@ -1,5 +1,7 @@
 //! Emptying a node: out of load balancers, cordon, evict, and only then the grant.
 
+use std::collections::BTreeMap;
+
 use brupop_api::shadow::LastFailure;
 use brupop_api::{Field, Marker, Value};
 
@@ -87,7 +89,11 @@ impl<'a> Case<'_, 'a> {
     /// Notes the pods that are there at a cordon, beside those of an earlier one.
     fn noting_pods(self, marker: Marker) -> Marker {
         let pods = &self.view.pods;
-        let mut evicted_owners = pods.owners.cloned().unwrap_or_default();
+        let scales = pods.scales.into_iter().flatten();
+        let available = scales.filter_map(|(owner, scale)| {
+            scale.as_ref().map(|scale| (owner.clone(), scale.available))
+        });
+        let mut evicted_owners: BTreeMap<String, u32> = available.collect();
         evicted_owners.extend(marker.evicted_owners);
         Marker {
             emptied: marker.emptied || !pods.drained,

@@ -1,7 +1,5 @@
 //! What decisions see of nodes: objects and pods, and what the clock says of them.
 
-use std::collections::BTreeMap;
-
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
 use brupop_api::{Marker, State};
@@ -10,7 +8,7 @@ use jiff::Timestamp;
 use super::{FleetFacts, Release};
 use crate::drain::PodKey;
 use crate::objects::Words;
-use crate::workloads::Evicted;
+use crate::workloads::{Evicted, Scales};
 
 /// Which pool says how and when a node is updated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -145,8 +143,8 @@ pub struct PodFacts<'a> {
     pub waited: bool,
     /// No pod is left that a drain would evict.
     pub drained: bool,
-    /// The workloads whose pods would be evicted, and how many of their pods are available now, if that was read.
-    pub owners: Option<&'a BTreeMap<String, u32>>,
+    /// The workloads whose pods would be evicted, once they were read.
+    pub scales: Option<&'a Scales>,
     /// Pods that the drain does not wait for; see [`Arrivals::is_left`](crate::drain::Arrivals::is_left).
     pub left: &'a [PodKey],
     /// One of them uses a claim of a volume.

@@ -2,28 +2,41 @@
 
 use super::world::*;
 use crate::objects::Words;
+use crate::workloads::{Scale, Scales};
+
+fn available(available: u32) -> Option<Scale> {
+    let (is_leaving, wanted) = (false, 3);
+    Some(Scale {
+        is_leaving,
+        wanted,
+        available,
+    })
+}
 
 #[test]
 fn the_cordon_notes_how_workloads_are() {
-    let owners = BTreeMap::from([("apps/v1/ReplicaSet/shop/cart".to_owned(), 3)]);
+    let [cart, gone] = ["cart", "gone"].map(|name| format!("apps/v1/ReplicaSet/shop/{name}"));
+    let scales = Scales::from([(cart.clone(), available(3)), (gone, None)]);
     let view: NodeView<'_> = staged();
-    let view = view.with(|view| view.pods.owners = Some(&owners));
-    assert_eq!(marker_of(&decide(&fleet(), &view)).evicted_owners, owners);
+    let view = view.with(|view| view.pods.scales = Some(&scales));
+    let noted = marker_of(&decide(&fleet(), &view)).evicted_owners;
+    assert_eq!(noted, BTreeMap::from([(cart, 3)]));
 }
 
 /// Somebody has uncordoned it meanwhile. What was noted at the first cordon stays.
 #[test]
 fn another_cordon_notes_the_pods_that_came() {
-    let owners = ["shop/cart", "shop/mail"].map(|name| (format!("apps/v1/ReplicaSet/{name}"), 1));
-    let owners = BTreeMap::from(owners);
+    let scales = ["shop/cart", "shop/mail"];
+    let scales = scales.map(|name| (format!("apps/v1/ReplicaSet/{name}"), available(1)));
+    let scales = Scales::from(scales);
     let view = staged()
         .marked_by(&CORDONED)
         .with_node(|node| node.unschedulable = false);
     let marker = marker_of(&decide(
         &fleet(),
         &view.with(|view| {
-            (view.pods.owners, view.pods.has_claims, view.pods.drained) =
-                (Some(&owners), true, false);
+            (view.pods.scales, view.pods.has_claims, view.pods.drained) =
+                (Some(&scales), true, false);
         }),
     ));
     assert!(!CORDONED.evicted_claims && marker.evicted_claims && marker.emptied);
