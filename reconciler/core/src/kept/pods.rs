@@ -17,7 +17,6 @@ const OF_ALL_MAX: usize = 32 << 20;
 #[derive(Debug, Default)]
 pub struct KeptPods {
     nodes: BTreeMap<String, OfNode>,
-    bytes: usize,
     dropped: BTreeSet<String>,
 }
 
@@ -41,17 +40,15 @@ impl KeptPods {
     /// Keeps the pods of these nodes, and of no others.
     pub fn want<'n>(&mut self, nodes: impl IntoIterator<Item = &'n str>) {
         let mut before = std::mem::take(&mut self.nodes);
-        for node in nodes {
-            let (name, of_node) = before
-                .remove_entry(node)
-                .unwrap_or_else(|| (node.to_owned(), OfNode::default()));
-            self.nodes.insert(name, of_node);
-        }
-        self.bytes = self.nodes.values().map(OfNode::bytes).sum();
+        let kept = nodes.into_iter().map(|node| {
+            let of_node = before.remove(node).unwrap_or_default();
+            (node.to_owned(), of_node)
+        });
+        self.nodes = kept.collect();
     }
 
-    /// The nodes whose pods were dropped since the last call, because there are too many. Nothing that is said of these is heard before they are wanted
-    /// again.
+    /// The nodes whose pods were dropped since the last call, because there are too many. Nothing that is said of these is
+    /// heard before they are wanted again.
     pub fn take_dropped(&mut self) -> BTreeSet<String> {
         std::mem::take(&mut self.dropped)
     }
@@ -64,8 +61,7 @@ impl KeptPods {
     /// The pods of this node are being listed.
     pub fn list_begins(&mut self, node: &str) {
         if let Some(of_node) = self.nodes.get_mut(node) {
-            let before = std::mem::take(&mut of_node.listed);
-            self.bytes -= before.bytes;
+            of_node.listed = Pods::default();
         }
     }
 
@@ -77,7 +73,6 @@ impl KeptPods {
     /// The list is complete.
     pub fn list_ends(&mut self, node: &str) {
         if let Some(of_node) = self.nodes.get_mut(node) {
-            self.bytes -= of_node.now.bytes;
             of_node.now = std::mem::take(&mut of_node.listed);
             of_node.revision += 1;
         }
@@ -94,7 +89,7 @@ impl KeptPods {
     /// This pod is gone.
     pub fn remove(&mut self, node: &str, pod: &PodItem) {
         if let Some(of_node) = self.nodes.get_mut(node) {
-            self.bytes -= of_node.now.remove(&key(pod));
+            of_node.now.remove(&key(pod));
             of_node.revision += 1;
         }
     }
@@ -117,12 +112,12 @@ impl KeptPods {
         };
         pod.metadata.resource_version = None;
         let pods = among(of_node);
-        self.bytes -= pods.remove(&key(&pod));
-        self.bytes += pods.insert(pod);
+        pods.remove(&key(&pod));
+        pods.insert(pod);
         if pods.bytes > OF_NODE_MAX {
             self.drop_node(node);
         }
-        while self.bytes > OF_ALL_MAX {
+        while self.bytes() > OF_ALL_MAX {
             let most = self
                 .nodes
                 .iter()
@@ -132,11 +127,13 @@ impl KeptPods {
         }
     }
 
+    fn bytes(&self) -> usize {
+        self.nodes.values().map(OfNode::bytes).sum()
+    }
+
     fn drop_node(&mut self, node: &str) {
-        if let Some((name, of_node)) = self.nodes.remove_entry(node) {
-            self.bytes -= of_node.bytes();
-            self.dropped.insert(name);
-        }
+        let dropped = self.nodes.remove_entry(node);
+        self.dropped.extend(dropped.map(|(name, _)| name));
     }
 }
 
@@ -147,19 +144,13 @@ impl OfNode {
 }
 
 impl Pods {
-    /// Returns how much this takes.
-    fn insert(&mut self, pod: PodItem) -> usize {
-        let bytes = bytes(&pod);
+    fn insert(&mut self, pod: PodItem) {
+        self.bytes += bytes(&pod);
         self.all.insert(key(&pod), Arc::new(pod));
-        self.bytes += bytes;
-        bytes
     }
 
-    /// Returns how much that had taken.
-    fn remove(&mut self, key: &str) -> usize {
-        let bytes = self.all.remove(key).map_or(0, |pod| bytes(&pod));
-        self.bytes -= bytes;
-        bytes
+    fn remove(&mut self, key: &str) {
+        self.bytes -= self.all.remove(key).map_or(0, |pod| bytes(&pod));
     }
 }
 
