@@ -13,12 +13,8 @@ use crate::item::Unreadable;
 pub const MARKER_MAX: usize = 4096;
 /// Most owners of evicted pods that a marker names.
 pub const EVICTED_OWNERS_MAX: usize = 24;
-/// Most workloads whose pods are left on a node.
-pub const LEFT_OWNERS_MAX: usize = 8;
 /// Most of the operator's own pods that are evicted from a node.
 pub const OPERATOR_PODS_MAX: usize = 16;
-/// Longest that [`Marker::left_owners`] may be together, in bytes: they are never left out of a marker.
-const LEFT_OWNERS_BYTES: usize = 2048;
 
 /// What we changed on a node. A field of a step is removed when the step is undone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -69,10 +65,6 @@ pub struct Marker {
     /// cordon; kept until the soak is over.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub evicted_owners: BTreeMap<String, u32>,
-    /// Workloads whose pods came back to the node each time that they were evicted, in the same words: their pods stay, and
-    /// go down with the host.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub left_owners: Vec<String>,
     /// UIDs of the operator's own pods that are evicted, listed once: those that come back stay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub operator_pods: Vec<String>,
@@ -114,19 +106,6 @@ impl Marker {
                 return text;
             }
         }
-    }
-
-    /// Leaves the pods of these workloads, too. Returns false, and does nothing, if they are too many.
-    #[must_use]
-    pub fn leave(&mut self, owners: &[String]) -> bool {
-        let all = [&self.left_owners, owners].concat();
-        // As it will be written: names may be of characters that are escaped.
-        let length = escaped(&serde_json::json!(all).to_string()).len();
-        let fits = all.len() <= LEFT_OWNERS_MAX && length <= LEFT_OWNERS_BYTES;
-        if fits {
-            self.left_owners = all;
-        }
-        fits
     }
 
     /// Does anything on the node still wait to be undone? (Owners are a record, not a change.) Annotations that are kept wait
@@ -225,7 +204,7 @@ mod tests {
     fn the_marker_escapes_what_the_api_server_would() {
         let owner = "x/v1/A&B <c>/shop/\u{2028}\u{2029}";
         let marker = Marker {
-            left_owners: vec![owner.to_owned()],
+            evicted_owners: BTreeMap::from([(owner.to_owned(), 1)]),
             ..Marker::default()
         };
         let text = marker.render();
@@ -237,30 +216,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_on_the_node_always_fits() {
+    fn operator_pods_always_fit() {
         let mut marker = Marker {
             evicted_owners: owners(40),
             ..Marker::default()
         };
         marker.operator_pods =
             vec!["8a4d3c52-4b0e-4f55-9a6e-0c2f7a1d9e10".into(); OPERATOR_PODS_MAX];
-        assert!(
-            !marker.leave(&["x".repeat(LEFT_OWNERS_BYTES + 1)]),
-            "too long"
-        );
-        assert!(
-            !marker.leave(&["\u{1}".repeat(LEFT_OWNERS_BYTES / 6 + 1)]),
-            "too long once it is escaped"
-        );
-        for number in 0..LEFT_OWNERS_MAX {
-            assert!(marker.leave(&[format!("apps/v1/ReplicaSet/{}/{number}", "n".repeat(63))]));
-        }
-        assert!(!marker.leave(&["apps/v1/ReplicaSet/shop/one-more".into()]));
         let read = Marker::parse(&marker.render()).unwrap();
-        assert_eq!(
-            (read.left_owners, read.operator_pods),
-            (marker.left_owners, marker.operator_pods)
-        );
+        assert_eq!(read.operator_pods, marker.operator_pods);
     }
 
     #[test]
@@ -312,10 +276,8 @@ mod tests {
         ] {
             assert!(marker.holds_changes(), "{marker:?}");
         }
-        let left_owners = vec!["apps/v1/Deployment/shop/cart".to_owned()];
         let record = Marker {
             evicted_owners: owners(1),
-            left_owners,
             ..Marker::default()
         };
         assert!(!record.holds_changes());

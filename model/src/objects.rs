@@ -97,8 +97,6 @@ pub struct Mark {
     pub tainted: bool,
     /// It names workloads whose pods were evicted.
     pub owners: bool,
-    /// It leaves pods that come back on the node.
-    pub left: bool,
     /// It keeps the node from autoscalers, and nothing else.
     pub kept: bool,
     /// The times in it are those of another cordon than the last one's.
@@ -168,7 +166,6 @@ impl Mark {
             was_drained: marker.was_drained,
             tainted: marker.tainted,
             owners: !marker.evicted_owners.is_empty(),
-            left: !marker.left_owners.is_empty(),
             kept: marker.is_kept(),
             again: false,
         }

@@ -89,7 +89,7 @@ pub(crate) fn unfit_to_reboot(place: &Place) -> Option<&'static str> {
         Some("a host is rebooted from a boot that was not granted")
     } else if mark.is_none_or(|mark| !mark.drained) && !place.meddled {
         Some("a host is rebooted that is not marked as drained")
-    } else if !place.meddled && !place.empty && !mark.is_some_and(|mark| mark.left) {
+    } else if !place.meddled && !place.empty {
         Some("a host is rebooted while pods run on it")
     } else if place.host.version != 0 {
         Some("a host is rebooted that runs the update")

@@ -197,7 +197,7 @@ impl World {
                 self.write(config, write, saw);
             }
             Some(Effect::Grant { confirm, grant }) => {
-                let confirmed = self.confirm(config, &view, node, confirm);
+                let confirmed = self.confirm(config, node, confirm);
                 if confirmed {
                     self.write(config, grant, saw);
                 }
@@ -205,8 +205,7 @@ impl World {
             // Evicted pods come back to a node that can be scheduled to.
             Some(Effect::Evict | Effect::Delete) => {
                 let place = &mut self.places[node];
-                place.empty |=
-                    !config.stubborn && place.node.is_some_and(|node| node.unschedulable);
+                place.empty |= place.node.is_some_and(|node| node.unschedulable);
             }
             Some(Effect::CreateShadow { attempt }) => {
                 let place = &mut self.places[node];
@@ -245,19 +244,9 @@ impl World {
     }
 
     /// Makes sure that a node is drained, by its pods and by this write, which a leader decided on; is it?
-    fn confirm(
-        &mut self,
-        config: &Config,
-        seen: &NodeView<'_>,
-        at: usize,
-        write: Write<'_>,
-    ) -> bool {
-        let left = seen
-            .node
-            .and_then(|node| node.marker)
-            .is_some_and(|marker| !marker.left_owners.is_empty());
+    fn confirm(&mut self, config: &Config, at: usize, write: Write<'_>) -> bool {
         let unchecked = config.without == Some(Safeguard::FreshPods);
-        if !(self.places[at].empty || left || unchecked) {
+        if !(self.places[at].empty || unchecked) {
             return false;
         }
         self.write_node(config, &config.weakened(write), at)

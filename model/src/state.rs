@@ -83,8 +83,7 @@ pub enum Safeguard {
     Handshake,
     /// Writes of a Node test the marker, and change only what it names.
     Marker,
-    /// A reboot is granted, and "drained" written before that, only when a fresh list of pods agrees, apart from those that
-    /// are left.
+    /// A reboot is granted, and "drained" written before that, only when a fresh list of pods agrees.
     FreshPods,
     /// A reboot is granted only when a write of the Node confirms that it is still cordoned and marked.
     FreshNode,
@@ -144,9 +143,6 @@ pub struct Config {
     /// A person cordoned one of the nodes beforehand.
     #[arg(long)]
     pub foreign_cordon: bool,
-    /// The pods of every node come back each time that they are evicted.
-    #[arg(long)]
-    pub stubborn: bool,
     /// There are two pools, in each of which one node may be updated at once; this many nodes are in the first.
     #[arg(long)]
     pub pools: Option<usize>,

@@ -10,6 +10,7 @@ use brupop_api::Marker;
 use brupop_api::fleet::{DonePool, NodeFailure, ResumedVersion, Slot, VersionRecord};
 use brupop_api::shadow::LastFailure;
 use brupop_core::facts::NodeFacts;
+use brupop_core::workloads::{Scale, Scales};
 
 use crate::ledger::{Held, Ledger, Record};
 use crate::objects::{Failed, Mark, NODES, NODES_MAX, POOLS, SHADOWS, TIMES, UIDS, VERSIONS};
@@ -34,19 +35,23 @@ fn when(time: u8) -> String {
     TIMES[usize::from(time)].to_owned()
 }
 
-/// The workloads whose pods run on every node.
-pub(crate) static OWNERS: LazyLock<Vec<String>> =
-    LazyLock::new(|| vec!["apps/v1/ReplicaSet/shop/cart".to_owned()]);
+/// The workload whose pods run on every node.
+const CART: &str = "apps/v1/ReplicaSet/shop/cart";
 
-/// How many of their pods are available.
-pub(crate) static AVAILABLE: LazyLock<BTreeMap<String, u32>> =
-    LazyLock::new(|| OWNERS.iter().map(|owner| (owner.clone(), 2)).collect());
+/// How many of its pods are available.
+pub(crate) static SCALES: LazyLock<Scales> = LazyLock::new(|| {
+    let scale = Scale {
+        is_leaving: false,
+        wanted: 2,
+        available: 2,
+    };
+    Scales::from([(CART.to_owned(), Some(scale))])
+});
 
 pub(crate) fn marker(index: u8, mark: Mark) -> &'static Marker {
     thread_local! { static MARKERS: Table<(u8, Mark), Marker> = Table::default(); }
     once(&MARKERS, (index, mark), || {
         let at = |set: bool| set.then(|| when(mark.again.into()));
-        let owners = |named: bool| if named { OWNERS.clone() } else { vec![] };
         // They are set with the cordon.
         let annotated = mark.started || mark.kept;
         Marker {
@@ -58,11 +63,10 @@ pub(crate) fn marker(index: u8, mark: Mark) -> &'static Marker {
             was_drained: mark.was_drained,
             tainted: mark.tainted,
             evicted_owners: if mark.owners {
-                AVAILABLE.clone()
+                BTreeMap::from([(CART.to_owned(), 2)])
             } else {
                 BTreeMap::new()
             },
-            left_owners: owners(mark.left),
             kept_since: at(mark.kept),
             // Whatever is evicted here has an owner.
             emptied: mark.owners,

@@ -188,11 +188,6 @@ pub(crate) fn view(
     let empty = stale
         .and_then(|stale| stale.pods)
         .map_or(place.empty, |all| all[at]);
-    let mark = seen.and_then(|node| node.marker);
-    let (drains, left) = (
-        mark.is_some_and(|mark| mark.started),
-        mark.is_some_and(|mark| mark.left),
-    );
     let attempt = shadow.and_then(|shadow| shadow.attempt).unwrap_or(0);
     // A silent agent never acknowledges that its update is over, so that wait ends by its deadline.
     let waits_in_vain = place.silent && shadow.is_none_or(|shadow| shadow.state == State::Idle);
@@ -215,13 +210,8 @@ pub(crate) fn view(
         shadow_denied: (late == Some(Late::Denied)).then_some("a rule of somebody else"),
         pods: PodFacts {
             known: true,
-            drained: empty || left,
-            owners: (!empty).then_some(&*tables::AVAILABLE),
-            returning: if config.stubborn && drains && !empty && !left {
-                &tables::OWNERS
-            } else {
-                &[]
-            },
+            drained: empty,
+            scales: (!empty).then_some(&*tables::SCALES),
             ..PodFacts::default()
         },
         time: TimeFacts {

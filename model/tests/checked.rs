@@ -82,10 +82,6 @@ worlds! {
         "--nodes 1 --people 3 --fall-backs 1 --foreign-cordon"
         "--nodes 1 --attempts 1 --people 1 --stale-leaders 1"
     }
-    stubborn_pods_are_left_by_every_leader {
-        "--nodes 1 --stubborn --attempts 1 --takeovers 1 --stale-leaders 1"
-        "--nodes 1 --stubborn --people 2 --deadlines 1 --fall-backs 1"
-    }
     deleted_shadows_are_made_again {
         "--nodes 1 --deletions 1 --people 1 --fall-backs 1 --deadlines 1"
         "--nodes 1 --attempts 1 --deletions 1 --stale-leaders 1"

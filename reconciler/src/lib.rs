@@ -1,6 +1,6 @@
 //! Carries out what `brupop-core` decides: watch → decide → request.
 //!
-//! - What is watched: `watches` keeps objects up to date, and wakes the loop.
+//! - What is watched: `watches` keeps objects up to date, and wakes the loop; `workloads` reads what is not watched.
 //! - What is asked of the API server: `operation` writes, [`evict`] empties nodes, `checks` make sure that updates may
 //!   start, and `leadership` holds the Lease.
 //! - What is asked of others: `gates`.
@@ -20,3 +20,4 @@ pub mod plan;
 pub mod process;
 mod reconcile;
 mod watches;
+mod workloads;

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::watches::on_node;
-use brupop_core::drain::DrainPlan;
+use brupop_core::drain::{DrainPlan, PodKey};
 use brupop_core::objects::{PodItem, is_operator_pod};
 
 /// Longest wait for an answer.
@@ -54,10 +54,12 @@ pub struct Confirm {
     pub node: String,
     /// The patch.
     pub patch: JsonPatch,
-    /// The node's marker, which says which pods stay; see [`DrainPlan::of`].
+    /// The node's marker, which says which of the operator's pods stay; see [`DrainPlan::of`].
     pub marker: Option<Marker>,
-    /// The pods that are not waited for; see [`DrainPlan::of`].
+    /// Pods that should have been gone by then are not waited for.
     pub overlooked: Option<Timestamp>,
+    /// Nor are these.
+    pub left: Vec<PodKey>,
 }
 
 /// The API server's answer.
@@ -202,16 +204,11 @@ impl ApiServer {
 
     /// Makes sure that the node is drained; it is if the patch is [`Reply::Written`].
     async fn confirm(&self, confirm: &Confirm) -> Reply {
-        let Confirm {
-            node,
-            patch,
-            marker,
-            overlooked,
-        } = confirm;
-        match self.is_drained(node, marker.as_ref(), *overlooked).await {
+        match self.is_drained(confirm).await {
             Ok(true) => {
-                let patch = Operation::Patch(patch.clone());
-                written(self.write(&Object::Node(node.clone()), &patch).await, None)
+                let patch = Operation::Patch(confirm.patch.clone());
+                let node = Object::Node(confirm.node.clone());
+                written(self.write(&node, &patch).await, None)
             }
             Ok(false) => Reply::NotConfirmed,
             // Nothing was to be changed.
@@ -219,18 +216,18 @@ impl ApiServer {
         }
     }
 
-    async fn is_drained(
-        &self,
-        node: &str,
-        marker: Option<&Marker>,
-        overlooked: Option<Timestamp>,
-    ) -> kube::Result<bool> {
+    async fn is_drained(&self, confirm: &Confirm) -> kube::Result<bool> {
         let ours = |pod: &PodItem| is_operator_pod(pod, &self.namespace);
-        let mut pods =
-            Listing::begin(&Api::<PodItem>::all(self.client.clone()), &on_node(node)).await?;
+        let (all, marker) = (
+            Api::<PodItem>::all(self.client.clone()),
+            confirm.marker.as_ref(),
+        );
+        let mut pods = Listing::begin(&all, &on_node(&confirm.node)).await?;
         while let Some(pod) = pods.next().await? {
+            let is_left = confirm.left.iter().any(|left| left.uid == pod.uid());
+            let must_go = || !DrainPlan::of([&pod], ours, marker, confirm.overlooked).is_done();
             // One that has to go is enough, however many there are.
-            if !DrainPlan::of([&pod], ours, marker, overlooked).is_done() {
+            if !is_left && must_go() {
                 return Ok(false);
             }
         }

@@ -37,6 +37,7 @@ use brupop_core::gates::answer::GateAnswer;
 use brupop_core::known::Known;
 use brupop_core::policy::Policy;
 use brupop_core::rules::GateQuery;
+use brupop_core::workloads::Scales;
 use calls::Call;
 use drainer::Drainer;
 pub use dry_run::NotRead;
@@ -101,6 +102,7 @@ enum Completed {
     LookedAround(Finding),
     AskedForForce(Finding),
     GateAnswer(GateQuery, Result<GateAnswer, String>),
+    WorkloadsRead(String, Scales),
 }
 
 impl Leading {

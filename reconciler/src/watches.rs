@@ -1,7 +1,6 @@
 //! Watches keep what they bring, and a change that matters wakes the reconciler.
 
 mod drains;
-mod workloads;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +20,6 @@ use brupop_core::cluster::{Cluster, Watched};
 use brupop_core::objects::{PodItem, WatchedFleet, WatchedNode};
 use brupop_core::pool::Pool;
 pub(crate) use drains::{LOOK_AGAIN, MAX_POD_WATCHES, PodWatches, WantedPods, on_node};
-pub(crate) use workloads::WorkloadWatches;
 
 /// The watches that keep the cluster up to date.
 pub struct Watches {

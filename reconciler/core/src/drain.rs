@@ -1,6 +1,7 @@
 //! What a drain does: which pods it evicts, as `kubectl drain --ignore-daemonsets --delete-emptydir-data` decides, and in
 //! which order.
 
+mod arrivals;
 mod budgets;
 mod obstacles;
 
@@ -12,10 +13,11 @@ use brupop_api::marker::OPERATOR_PODS_MAX;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::objects::{Controller, Pod, PodItem};
-use crate::workloads::{FoundWorkload, owner};
+use crate::workloads::owner;
 
+pub use arrivals::Arrivals;
 use budgets::is_budgeted;
-pub use budgets::{Budgets, covered, matters};
+pub use budgets::{Budgets, matters};
 pub use obstacles::{LOOKS_AT_ONCE, blocked_pods, cost, obstacle};
 
 /// A pod that is still there so long after its grace period is overdue.
@@ -83,12 +85,10 @@ pub struct DrainPlan {
     pub evict_operator_pods: bool,
     /// It would be their turn, but the marker does not list them yet. Their UIDs.
     pub operator_pods: Vec<String>,
-    /// Pods that are not evicted now, though they may not stay: see [`crate::workloads::returns::Returning`].
+    /// Pods that are not evicted now, though they may not stay.
     pub held: Vec<PodKey>,
-    /// The workloads whose pods came back each time that they were evicted. See [`crate::workloads::returns::Returns`].
-    pub returning: Vec<String>,
-    /// A budget covers a pod that would be left for that reason. Says which.
-    pub needed: Option<String>,
+    /// Pods that the drain does not wait for; see [`Arrivals::is_left`].
+    pub left: Vec<PodKey>,
     /// Pods are left that a budget blocked when the drain began.
     pub first_left: bool,
     /// A budget blocks one of the pods now.
@@ -105,15 +105,14 @@ pub struct DrainPlan {
     pub unreadable: Vec<(PodKey, Unreadable)>,
     /// Pods that ask not to be disrupted, where that is respected, each with the annotation. They are waited for.
     pub undisturbed: Vec<(PodKey, &'static str)>,
-    /// The workloads whose pods are evicted or terminating, as `<apiVersion>/<kind>/<namespace>/<name>`, and how many of their
-    /// pods are available.
-    pub owners: BTreeMap<String, u32>,
+    /// The workloads whose pods are evicted or terminating, as `<apiVersion>/<kind>/<namespace>/<name>`.
+    pub owners: BTreeSet<String>,
 }
 
 impl DrainPlan {
     /// The plan for these pods of one node. The operator's own pods (`is_operator_pod`) tolerate the cordon, and come back
-    /// if there is no better node: those that the marker lists are evicted, and others stay. So do pods of workloads that
-    /// the marker leaves, and pods that should have been gone by the time `overlooked`.
+    /// if there is no better node: those that the marker lists are evicted, and others stay. So do pods that should have been
+    /// gone by the time `overlooked`.
     pub fn of<'p>(
         pods: impl IntoIterator<Item = &'p PodItem>,
         is_operator_pod: impl Fn(&PodItem) -> bool,
@@ -124,9 +123,7 @@ impl DrainPlan {
             overlooked,
             ..Self::default()
         };
-        let (listed, left) = marker.map_or((&[][..], &[][..]), |marker| {
-            (&marker.operator_pods, &marker.left_owners)
-        });
+        let listed = marker.map_or(&[][..], |marker| &marker.operator_pods);
         for pod in pods {
             let (ours, action) = (is_operator_pod(pod), drain_action(pod));
             let came_back =
@@ -139,10 +136,8 @@ impl DrainPlan {
                 DrainAction::Leaving => {
                     ours || overlooked.is_some_and(|before| gone_by(pod) <= before)
                 }
-                DrainAction::Evicted if came_back => true,
-                DrainAction::Evicted | DrainAction::Unmanaged => {
-                    !left.is_empty() && left.contains(&identity(pod))
-                }
+                DrainAction::Evicted => came_back,
+                DrainAction::Unmanaged => false,
             };
             if stays {
                 continue;
@@ -157,7 +152,7 @@ impl DrainPlan {
                 DrainAction::Evicted if ours => plan.last.push(key),
                 DrainAction::Evicted => plan.evict.push(key),
             }
-            plan.owners.extend(owner(pod).map(|owner| (owner, 0)));
+            plan.owners.extend(owner(pod));
         }
         plan.last.sort_unstable();
         plan.turn_to_operator_pods(!listed.is_empty());
@@ -252,26 +247,14 @@ impl DrainPlan {
             .chain(leaving)
             .any(|pod| first.contains(&pod.uid));
         if self.first_left && alone {
-            self.held
-                .extend(self.evict.extract_if(.., |pod| !first.contains(&pod.uid)));
+            self.hold(|uid| !first.contains(uid));
         }
     }
 
-    /// Does not evict these pods (UIDs) now.
-    pub fn hold(&mut self, pods: &BTreeSet<String>) {
-        let evict = std::mem::take(&mut self.evict);
-        (self.held, self.evict) = evict.into_iter().partition(|pod| pods.contains(&pod.uid));
-    }
-
-    /// Notes how many pods of each owner are available, and leaves out owners that cannot be looked at.
-    pub fn note_available(&mut self, found: impl Fn(&str) -> Option<FoundWorkload>) {
-        self.owners.retain(|owner, available| {
-            let Some(FoundWorkload::There(scale)) = found(owner) else {
-                return false;
-            };
-            *available = scale.available();
-            true
-        });
+    /// Does not evict the pods now of which this holds (UIDs).
+    pub fn hold(&mut self, is_held: impl Fn(&str) -> bool) {
+        self.held
+            .extend(self.evict.extract_if(.., |pod| is_held(&pod.uid)));
     }
 
     /// Is nothing left to evict, to wait for, or to ask a person about?
@@ -330,11 +313,6 @@ fn gone_by(pod: &PodItem) -> Timestamp {
     pod.ok()
         .and_then(|pod| pod.gone_by)
         .unwrap_or(Timestamp::MAX)
-}
-
-/// What makes this pod again, in the words of [`owner`]: of a pod without a controller, a pod of this name.
-pub fn identity(pod: &PodItem) -> String {
-    owner(pod).unwrap_or_else(|| format!("v1/Pod/{}/{}", pod.namespace(), pod.name()))
 }
 
 /// What stands in the way of a drain.

@@ -8,7 +8,7 @@ mod budgets;
 mod pods;
 
 pub use budgets::KeptBudgets;
-pub use pods::{Dropped, KeptPods};
+pub use pods::KeptPods;
 
 use brupop_api::Item;
 

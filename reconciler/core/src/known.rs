@@ -7,14 +7,13 @@ mod owners;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use brupop_api::State;
 use jiff::Timestamp;
 
 use crate::cluster::Cluster;
 use crate::drain::{DrainPlan, Obstacle};
 use crate::facts::{Owner, in_order};
 pub use crate::times::Ahead;
-use crate::workloads::Evicted;
+use crate::workloads::Scales;
 pub use owners::RulesByOwner;
 pub(crate) use owners::{AtTime, KnownOwner, KnownPool};
 
@@ -37,9 +36,8 @@ pub struct Known {
     pub may_force: bool,
     /// What the API server takes no change of.
     pub denied: BTreeMap<String, Denied>,
-    /// Of the workloads whose pods were evicted, the first that is not available again, if there is one; known only once all were
-    /// looked at.
-    pub evicted: BTreeMap<String, Option<String>>,
+    /// The workloads that were read because pods of theirs are to be evicted from a node, or were.
+    pub scales: BTreeMap<String, Scales>,
     /// Since when Nodes have been seen cordoned.
     pub cordoned: BTreeMap<String, Timestamp>,
     /// The times that were ahead when this leader first saw them.
@@ -82,7 +80,7 @@ pub(crate) struct KnownNode<'k> {
     pub(crate) drain: Option<&'k KnownDrain>,
     pub(crate) obstacle: Option<&'k Obstacle>,
     pub(crate) denied: Option<&'k Denied>,
-    pub(crate) evicted: Option<&'k Option<String>>,
+    pub(crate) scales: Option<&'k Scales>,
     pub(crate) cordoned: Option<Timestamp>,
 }
 
@@ -95,14 +93,14 @@ impl Known {
     /// Finds what is known of nodes, which are asked for in the order of their names.
     pub(crate) fn nodes<'k>(&'k self) -> impl FnMut(&str) -> KnownNode<'k> {
         let (mut drains, mut obstacles) = (in_order(&self.drains), in_order(&self.obstacles));
-        let (mut denied, mut evicted) = (in_order(&self.denied), in_order(&self.evicted));
+        let (mut denied, mut scales) = (in_order(&self.denied), in_order(&self.scales));
         let (mut cordoned, mut owners) = (in_order(&self.cordoned), in_order(&self.owners));
         move |name| KnownNode {
             owner: owners(name).map(|known| known.owner),
             drain: drains(name),
             obstacle: obstacles(name),
             denied: denied(name),
-            evicted: evicted(name),
+            scales: scales(name),
             cordoned: cordoned(name).copied(),
         }
     }
@@ -155,41 +153,6 @@ impl Known {
                 )
             });
         self.cordoned = cordoned.collect();
-    }
-
-    /// The owners of evicted pods, and how many of their pods were available, by name of the shadow: those of nodes that are
-    /// being monitored, where workloads are looked at.
-    pub fn monitored(
-        &self,
-        cluster: &Cluster,
-        rules: &RulesByOwner<'_>,
-    ) -> BTreeMap<String, BTreeMap<String, u32>> {
-        let owners = cluster.entries.iter().filter_map(|(name, entry)| {
-            let watched = entry.shadow()?.spec.state == State::MonitoringUpdate
-                && !rules.of(self.owner(name)).durations.workloads.is_zero();
-            Some((
-                name.clone(),
-                entry.marker().filter(|_| watched)?.evicted_owners.clone(),
-            ))
-        });
-        owners.collect()
-    }
-
-    /// Notes the state of the workloads whose pods were evicted from these nodes. Nothing is known of others any more.
-    pub fn note_evicted<'o>(
-        &mut self,
-        monitored: &'o BTreeMap<String, BTreeMap<String, u32>>,
-        state: impl Fn(&'o BTreeMap<String, u32>) -> Evicted<'o>,
-    ) {
-        let evicted = monitored.iter().filter_map(|(name, owners)| {
-            let missing = match state(owners) {
-                Evicted::Unknown => return None,
-                Evicted::Back => None,
-                Evicted::Missing(owner) => Some(owner.to_owned()),
-            };
-            Some((name.clone(), missing))
-        });
-        self.evicted = evicted.collect();
     }
 }
 

@@ -283,13 +283,5 @@ pub fn not_stored_yet(version: &str) -> String {
     )
 }
 
-/// What becomes of pods of these workloads, which came back each time that they were evicted.
-pub fn left_pods(owners: &[String]) -> String {
-    format!(
-        "pods of {} came back each time they were evicted: they stay until the host reboots",
-        owners.join(", ")
-    )
-}
-
 #[cfg(test)]
 mod tests;

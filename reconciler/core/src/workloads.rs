@@ -1,58 +1,29 @@
-//! Workloads whose pods a drain evicts: how many of their pods are available before and after; and, in [`returns`], whose
-//! pods come back to the node each time.
-
-pub mod returns;
+//! Workloads whose pods a drain evicts: how many of their pods are available before and after.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use brupop_api::Item;
 use brupop_api::item::{Readable, Unreadable};
 use brupop_api::names::is_object_name;
-use kube::core::{DynamicObject, GroupVersionKind};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::objects::{Controller, PodItem};
 
-/// The kinds of workload that are looked at. What other kinds mean by "available" is known only to their controllers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum WorkloadKind {
-    /// Of `apps/v1`; for a Deployment's pods it is the `ReplicaSet` that owns them.
-    ReplicaSet,
-    /// Of `apps/v1`.
-    StatefulSet,
-    /// Of `v1`.
-    ReplicationController,
-}
-
-impl WorkloadKind {
-    /// The kind of this name in this version.
-    pub fn of(api_version: &str, kind: &str) -> Option<Self> {
-        match (api_version, kind) {
-            ("apps/v1", "ReplicaSet") => Some(Self::ReplicaSet),
-            ("apps/v1", "StatefulSet") => Some(Self::StatefulSet),
-            ("v1", "ReplicationController") => Some(Self::ReplicationController),
-            _ => None,
-        }
-    }
-
-    /// Its name in full.
-    pub fn full_name(self) -> GroupVersionKind {
-        let (group, kind) = match self {
-            Self::ReplicaSet => ("apps", "ReplicaSet"),
-            Self::StatefulSet => ("apps", "StatefulSet"),
-            Self::ReplicationController => ("", "ReplicationController"),
-        };
-        GroupVersionKind::gvk(group, "v1", kind)
-    }
-}
+/// The kinds of workload that are read (group, version, kind). What others mean by "available" is known only to their
+/// controllers. A Deployment's pods are owned by its `ReplicaSet`.
+const KINDS: [(&str, &str, &str); 3] = [
+    ("apps", "v1", "ReplicaSet"),
+    ("apps", "v1", "StatefulSet"),
+    ("", "v1", "ReplicationController"),
+];
 
 /// One workload.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
     /// Its kind.
-    pub kind: WorkloadKind,
+    pub resource: ApiResource,
     /// Its namespace.
     pub namespace: String,
     /// Its name.
@@ -60,16 +31,17 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Parses a workload that a marker names as `<apiVersion>/<kind>/<namespace>/<name>`; `None` if its kind is not
-    /// looked at, or if nothing can have that name: who makes a pod chooses the name of its owner.
+    /// Parses an owner of pods, `<apiVersion>/<kind>/<namespace>/<name>`; `None` if its kind is not read, or if nothing can have
+    /// that name: who makes a pod chooses the name of its owner.
     pub fn parse(owner: &str) -> Option<Self> {
         let mut parts = owner.rsplitn(4, '/');
         let (name, namespace, kind, api_version) =
             (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-        let kind = WorkloadKind::of(api_version, kind)?;
-        let named = is_object_name(namespace) && is_object_name(name);
-        named.then(|| Self {
-            kind,
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let is_read = KINDS.contains(&(group, version, kind));
+        let is_named = is_object_name(namespace) && is_object_name(name);
+        (is_read && is_named).then(|| Self {
+            resource: ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind)),
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         })
@@ -79,9 +51,12 @@ impl Workload {
 /// How many pods a workload wants, and how many of them are available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
-    is_leaving: bool,
-    wanted: u32,
-    available: u32,
+    /// It is being deleted.
+    pub is_leaving: bool,
+    /// How many it wants.
+    pub wanted: u32,
+    /// How many are available.
+    pub available: u32,
 }
 
 impl Readable for Scale {
@@ -131,76 +106,45 @@ impl Readable for Scale {
 }
 
 impl Scale {
-    /// Returns how many of its pods are available, to be noted before some of them are evicted.
-    pub fn available(self) -> u32 {
-        self.available
+    /// Returns the scale of this object; `None` if it does not exist, is being deleted, or cannot be read.
+    pub fn of(object: Option<&Item<Self>>) -> Option<Self> {
+        let scale = object?.ok().copied();
+        scale.filter(|scale| !scale.is_leaving)
     }
 
-    /// Whether as many of its pods are available as before, or as many as it wants now.
-    fn is_back(self, before: u32) -> bool {
-        self.available >= before.min(self.wanted)
-    }
-}
-
-/// What a look at a workload found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FoundWorkload {
-    /// There is none, or it is being deleted.
-    Gone,
-    /// It is there.
-    There(Scale),
-    /// It cannot be read.
-    Unknown,
-}
-
-impl FoundWorkload {
-    /// Returns what this object shows; `None` means that it does not exist.
-    pub fn of(object: Option<&Item<Scale>>) -> Self {
-        match object.map(|object| &object.body) {
-            Some(Err(_)) => Self::Unknown,
-            None
-            | Some(Ok(Scale {
-                is_leaving: true, ..
-            })) => Self::Gone,
-            Some(Ok(scale)) => Self::There(*scale),
-        }
+    /// Whether fewer of its pods are available than before, and than it wants now.
+    fn is_short(self, before: u32) -> bool {
+        self.available < before.min(self.wanted)
     }
 }
 
-/// Returns the state of these owners of evicted pods, each with the number of its pods that were available before. `found`
-/// returns what was found of an owner, or `None` as long as that is not known; then the result is unknown, too.
-pub fn evicted(
-    owners: &BTreeMap<String, u32>,
-    found: impl Fn(&str) -> Option<FoundWorkload>,
-) -> Evicted<'_> {
-    let mut evicted = Evicted::Back;
-    for (owner, before) in owners {
-        match found(owner) {
-            None => return Evicted::Unknown,
-            Some(FoundWorkload::There(scale))
-                if evicted == Evicted::Back && !scale.is_back(*before) =>
-            {
-                evicted = Evicted::Missing(owner);
-            }
-            Some(_) => {}
-        }
-    }
-    evicted
+/// The scales that were read, by owner; `None` for a workload that is not waited for.
+pub type Scales = BTreeMap<String, Option<Scale>>;
+
+/// Whether this owner of pods, of which so many were available, has to be read: it was not, or fewer are available now.
+pub fn is_unread(owner: &str, before: u32, scales: &Scales) -> bool {
+    scales
+        .get(owner)
+        .is_none_or(|scale| scale.is_some_and(|scale| scale.is_short(before)))
 }
 
-impl fmt::Display for Workload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} {}/{}",
-            self.kind.full_name().kind,
-            self.namespace,
-            self.name
-        )
+/// Returns the state of these owners of evicted pods, each with the number of its pods that were available before.
+pub fn evicted<'o>(owners: &'o BTreeMap<String, u32>, scales: &Scales) -> Evicted<'o> {
+    let mut unread = owners
+        .iter()
+        .filter(|(owner, before)| {
+            Workload::parse(owner).is_some() && is_unread(owner, **before, scales)
+        })
+        .map(|(owner, _)| owner);
+    let missing = unread.clone().next();
+    match missing {
+        None => Evicted::Back,
+        Some(_) if unread.any(|owner| !scales.contains_key(owner)) => Evicted::Unknown,
+        Some(owner) => Evicted::Missing(owner),
     }
 }
 
-/// The workload that controls this pod, as `<apiVersion>/<kind>/<namespace>/<name>`; `None` if there is none.
+/// Returns the workload that controls this pod, as `<apiVersion>/<kind>/<namespace>/<name>`.
 pub fn owner(pod: &PodItem) -> Option<String> {
     let Controller {
         api_version,
@@ -218,7 +162,7 @@ pub enum Evicted<'a> {
     Back,
     /// This one has not, `<apiVersion>/<kind>/<namespace>/<name>`.
     Missing(&'a str),
-    /// They have not been looked at yet.
+    /// They have not been read yet.
     Unknown,
 }
 

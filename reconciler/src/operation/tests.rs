@@ -53,6 +53,7 @@ async fn a_denial_is_of_node_or_shadow() {
             patch: patch(),
             marker: None,
             overlooked: None,
+            left: vec![],
         })
     };
     let node = || (Object::Node("n".into()), Operation::Patch(patch()));
@@ -88,13 +89,21 @@ async fn a_denial_is_of_node_or_shadow() {
     }
 }
 
-/// Sends a grant to an API server that gives this answer to who asks for the node's pods; also returns how many writes came.
-async fn grant_beside(pods: &str) -> (Reply, usize) {
-    grant_overlooking(pods, None).await
+fn pod_key(uid: &str) -> PodKey {
+    PodKey {
+        namespace: "shop".into(),
+        name: "p".into(),
+        uid: uid.into(),
+    }
 }
 
-/// Sends such a grant when pods that should have been gone by then are not waited for.
-async fn grant_overlooking(pods: &str, overlooked: Option<Timestamp>) -> (Reply, usize) {
+/// Sends a grant to an API server that gives this answer to who asks for the node's pods; also returns how many writes came.
+async fn grant_beside(pods: &str) -> (Reply, usize) {
+    grant_without(pods, None, &[]).await
+}
+
+/// Sends such a grant when pods that should have been gone by then, and these (UIDs), are not waited for.
+async fn grant_without(pods: &str, overlooked: Option<Timestamp>, left: &[&str]) -> (Reply, usize) {
     let (pods, writes) = (pods.to_owned(), Arc::new(AtomicUsize::new(0)));
     let written = Arc::clone(&writes);
     let server = server(move |request: &Request<Body>| {
@@ -117,6 +126,7 @@ async fn grant_overlooking(pods: &str, overlooked: Option<Timestamp>) -> (Reply,
         patch: patch(),
         marker: None,
         overlooked,
+        left: left.iter().map(|uid| pod_key(uid)).collect(),
     });
     let reply = server
         .send(
@@ -158,14 +168,21 @@ async fn no_reboot_is_granted_without_a_whole_list_of_pods_that_may_stay() {
     )]);
     for (overlooked, expected) in [
         ("2025-12-31T23:59:59Z", (Reply::NotConfirmed, 0)),
-        ("2026-01-01T00:00:00Z", (granted, 2)),
+        ("2026-01-01T00:00:00Z", (granted.clone(), 2)),
     ] {
         let overlooked = Some(overlooked.parse().unwrap());
         assert_eq!(
-            grant_overlooking(&whole(stuck.clone()), overlooked).await,
+            grant_without(&whole(stuck.clone()), overlooked, &[]).await,
             expected,
             "{overlooked:?}"
         );
+    }
+    let late = whole(json!([pod("ReplicaSet", json!({}))]));
+    for (left, expected) in [
+        (&["u"][..], (granted, 2)),
+        (&["another"], (Reply::NotConfirmed, 0)),
+    ] {
+        assert_eq!(grant_without(&late, None, left).await, expected, "{left:?}");
     }
     for items in [
         json!([stays, pod("ReplicaSet", json!({}))]),

@@ -27,6 +27,9 @@ impl Reconciler {
                 let now = self.now();
                 self.leading.may_force.found(answer, now);
             }
+            Completed::WorkloadsRead(name, scales) => {
+                self.leading.drainer.workloads.end(&name, scales);
+            }
             Completed::GateAnswer(query, answer) => {
                 self.leading
                     .gates

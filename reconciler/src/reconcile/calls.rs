@@ -191,6 +191,7 @@ fn operation(
                     patch,
                     marker: node.marker.cloned(),
                     overlooked: view.pods.overlooked,
+                    left: view.pods.left.to_vec(),
                 };
                 Ok(Operation::Grant(Box::new(confirm), grant?))
             })

@@ -15,22 +15,20 @@ use jiff::Timestamp;
 use super::wake::Wake;
 use crate::evict::{EvictionAnswer, Evictions};
 use crate::operation::ApiServer;
-use crate::watches::{PodWatches, WantedPods, Watches, WorkloadWatches};
+use crate::watches::{PodWatches, WantedPods, Watches};
+use crate::workloads::WorkloadReads;
 use brupop_core::cluster::Cluster;
 use brupop_core::drain::{self, DrainPlan, LOOKS_AT_ONCE, PodKey};
 use brupop_core::known::{Known, RulesByOwner};
 use brupop_core::policy::Policy;
-use brupop_core::workloads::Workload;
-use brupop_core::workloads::returns::Returns;
 use look::{Basis, Look, NodeDrain, NodePods};
 use passed_over::PassedOver;
-use wanted::For;
 
 /// Knows the pods of the nodes that are emptied, or will be soon, and what was tried with them.
 #[derive(Default)]
 pub(super) struct Drainer {
     pods: PodWatches,
-    workloads: WorkloadWatches,
+    pub(super) workloads: WorkloadReads,
     /// Shadows of the nodes that start next, or will: their pods are looked at before that.
     preflight: BTreeSet<String>,
     /// What follows from the pods of nodes, by name of the shadow.
@@ -40,7 +38,6 @@ pub(super) struct Drainer {
     /// Nodes that are passed over because of their pods, by name of the shadow.
     passed_over: BTreeMap<String, PassedOver>,
     evictions: Evictions,
-    returns: Returns,
 }
 
 /// What a look at pods needs to know beside them.
@@ -68,16 +65,22 @@ impl Drainer {
         } = around;
         self.note_dropped(self.pods.take_dropped(), now);
         let wanted = self.wanted(cluster).into_iter();
-        let wanted = wanted.map(|(why, shadow, node)| WantedPods {
+        let begun = |shadow| {
+            cluster
+                .entries
+                .get(shadow)?
+                .marker()?
+                .drain_started_at
+                .as_deref()
+        };
+        let wanted = wanted.map(|(_, shadow, node)| WantedPods {
             shadow,
             node,
-            spare: why == For::Another,
+            drain: begun(shadow),
         });
         self.pods.want(&api.client, watches, wanted, now);
         self.look_at_pods(around, cluster, known);
-        self.watch_workloads(around, cluster, known);
-        // The watches of workloads have just changed.
-        self.look_at_pods(around, cluster, known);
+        known.scales = self.workloads.scales();
         known.note_drains(
             self.drains(around, cluster, wake).into_iter(),
             cluster,
@@ -86,7 +89,6 @@ impl Drainer {
         known.obstacles = self.obstacles(around, cluster, known, wake);
         self.evictions
             .retain(known.drains.values().map(|drain| &*drain.plan));
-        self.returns.retain(|name| known.drains.contains_key(name));
         for namespace in self.pods.relaxed() {
             self.evictions.retry(&namespace, now);
         }
@@ -123,7 +125,6 @@ impl Drainer {
             .collect();
         for pod in &due {
             self.evictions.begin(pod.clone());
-            self.returns.eviction_begins(&pod.uid);
         }
         if let Some(next) = self.evictions.next(plan, now) {
             wake.by(next);
@@ -158,9 +159,7 @@ impl Drainer {
         let now = around.now;
         let Self {
             pods: watched,
-            workloads,
             node_pods,
-            returns,
             looked_at,
             ..
         } = self;
@@ -175,7 +174,7 @@ impl Drainer {
         let mut cost = 0;
         for (name, pods) in after(&known, &looked_at.clone()) {
             let entry = cluster.entries.get(name);
-            let revisions = [*pods, budgets_revision, workloads.revision()];
+            let revisions = [*pods, budgets_revision];
             let from = Basis::of(
                 entry,
                 revisions,
@@ -187,8 +186,12 @@ impl Drainer {
             {
                 continue;
             }
-            if cost >= LOOKS_AT_ONCE {
-                around.watches.pods_changed.notify_one();
+            // The watch lists the pods once it is told that the drain has begun.
+            let is_listed = from.begun() == watched.drain(name);
+            if cost >= LOOKS_AT_ONCE || !is_listed {
+                if is_listed {
+                    around.watches.pods_changed.notify_one();
+                }
                 let is_past = before.is_some_and(|before| !before.from.is_as_far_as(&from));
                 changed |= is_past && node_pods.remove(name).is_some();
                 continue;
@@ -200,13 +203,11 @@ impl Drainer {
             );
             cost += drain::cost(pods.iter().map(AsRef::as_ref), budgets);
             let look = Look {
-                name,
                 around,
                 pods: &pods,
                 budgets,
-                workloads,
             };
-            let after = look.at(from, before, returns);
+            let after = look.at(from, before);
             changed |= before.is_none_or(|before| before.leads_to() != after.leads_to());
             node_pods.insert(name.clone(), after);
         }
@@ -229,38 +230,12 @@ impl Drainer {
             if let Some(until) = found.until {
                 wake.by(until);
             }
-            let Some(NodeDrain { plan, .. }) = &found.drain else {
-                continue;
-            };
+            let NodeDrain { plan, .. } = &found.drain;
             let held_up_by = || self.evictions.held_up_by(plan, around.time);
             let held_up_by = found.from.begun().and_then(|_| held_up_by());
             drains.push((name.clone(), Arc::clone(plan), held_up_by));
         }
         drains
-    }
-
-    /// Watches the workloads whose pods are about to be evicted, and those that have to become available again.
-    fn watch_workloads(&mut self, around: &Around<'_>, cluster: &Cluster, known: &mut Known) {
-        let evicted = known.monitored(cluster, &RulesByOwner::new(cluster, around.policy));
-        let slots = cluster.ledger().map(|status| &status.slots);
-        let mut of_updates: BTreeSet<Workload> = evicted
-            .values()
-            .flatten()
-            .filter_map(|(owner, _)| Workload::parse(owner))
-            .collect();
-        let mut of_others = BTreeSet::new();
-        for (name, node_pods) in &self.node_pods {
-            let updates = slots.is_some_and(|slots| slots.contains_key(name));
-            let of = if updates {
-                &mut of_updates
-            } else {
-                &mut of_others
-            };
-            of.extend(node_pods.workloads.iter().cloned());
-        }
-        self.workloads
-            .want(&around.api.client, around.watches, [of_updates, of_others]);
-        known.note_evicted(&evicted, |owners| self.workloads.evicted(owners));
     }
 }
 

@@ -8,7 +8,7 @@ use brupop_core::cluster::Cluster;
 use brupop_core::decide::{Allocation, Decisions};
 use brupop_core::facts::Observed;
 use brupop_core::gates::GOOD_IN_A_ROW;
-use brupop_core::known::RulesByOwner;
+use brupop_core::workloads::Evicted;
 use futures::StreamExt as _;
 use tokio::time::{Instant, sleep_until};
 
@@ -69,6 +69,10 @@ impl Reconciler {
             this.ask(pass);
             let decided = pass.observed.decide();
             this.preflight(pass, &decided.allocation);
+            let views = pass.observed.views.iter();
+            for view in views.filter(|view| view.evicted == Evicted::Unknown) {
+                this.read_evicted(view);
+            }
             let unread = this.unread(pass, &decided.allocation);
             if unread.is_empty() {
                 Ok(show(pass.observed, &decided))
@@ -113,26 +117,18 @@ impl Reconciler {
     /// Names what has not been read yet of what decisions on these nodes need.
     fn unread(&self, pass: &Pass<'_>, slots: &Allocation<'_>) -> Vec<&'static str> {
         let Pass {
-            cluster,
-            known,
-            observed,
-            ..
+            known, observed, ..
         } = *pass;
         let mut next = slots.preflight.iter();
         let pods_known = known.drains.len() >= MAX_POD_WATCHES
             || next.all(|&index| observed.views[index].pods.known);
-        let monitored = known.monitored(cluster, &RulesByOwner::new(cluster, &self.policy));
-        let workloads_known = monitored
-            .keys()
-            .all(|name| known.evicted.contains_key(name));
         let answered = self.leading.under_way.is_empty();
         let read = [
-            (answered, "the sources of gates, or a right"),
+            (answered, "workloads, the sources of gates, or a right"),
             (
                 pods_known,
                 "the next nodes' pods, their budgets or workloads",
             ),
-            (workloads_known, "workloads whose pods were evicted"),
         ];
         let unread = read.into_iter().filter(|(is_read, _)| !is_read);
         unread.map(|(_, what)| what).collect()

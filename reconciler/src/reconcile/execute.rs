@@ -4,12 +4,15 @@ use brupop_api::{Object, names};
 use brupop_core::decide::{Decision, Step};
 use brupop_core::drain::DrainPlan;
 use brupop_core::facts::NodeView;
+use brupop_core::workloads::Evicted;
+use futures::FutureExt as _;
 
 use super::pass::Pass;
 use super::wake::Wake;
-use super::{Reconciler, calls};
+use super::{Completed, Reconciler, calls};
 use crate::evict;
 use crate::leadership::leads_now;
+use crate::workloads;
 
 /// The most evictions that are under way at once, in addition to other requests.
 const MAX_EVICTIONS: usize = 32;
@@ -42,6 +45,17 @@ impl Reconciler {
             return;
         };
         let plan = known.drain(name);
+        if step.empties() && plan.is_none() {
+            // The watch of its pods will wake the loop.
+            return;
+        }
+        if let (Step::Cordon | Step::CordonAgain, Some(plan)) = (step, plan) {
+            // Their marker notes how many pods of these are available.
+            self.read_workloads(name, plan.owners.iter().map(|owner| (owner, 0)));
+            if !known.scales.contains_key(name) {
+                return;
+            }
+        }
         match (step, plan) {
             (Step::Evict, Some(plan)) => {
                 return self.remove_pods(plan, Removal::Evict, &mut pass.wake);
@@ -56,8 +70,6 @@ impl Reconciler {
                 return self.remove_pods(&plan.clone().forced(), removal, &mut pass.wake);
             }
             (Step::Evict | Step::DeletePods, None) => return,
-            // The watch of its pods will wake the loop.
-            (step, None) if step.empties() => return,
             _ => {}
         }
         if !self.is_node_ready(pass, name)
@@ -72,6 +84,35 @@ impl Reconciler {
                 event.note = format!("{}; {more}", event.note);
             }
             self.send(pass, call);
+        }
+    }
+
+    /// Reads the workloads of a node that are still to be read, unless that is under way.
+    fn read_workloads<'o>(&mut self, name: &str, owners: impl Iterator<Item = (&'o String, u32)>) {
+        let reads = &mut self.leading.drainer.workloads;
+        let unread = reads.unread(name, owners);
+        if unread.is_empty() && reads.has_ended(name) {
+            return;
+        }
+        if let Some(wait) = reads.begin(name) {
+            let (name, read) = (
+                name.to_owned(),
+                workloads::read(self.api.client.clone(), wait, unread),
+            );
+            let completed = read.map(|scales| Completed::WorkloadsRead(name, scales));
+            self.leading.under_way.push(completed.boxed());
+        }
+    }
+
+    /// Reads the workloads whose pods were evicted, once their node has been in service for long enough.
+    pub(super) fn read_evicted(&mut self, view: &NodeView<'_>) {
+        let name = view.shadow_name;
+        let is_awaited =
+            view.evicted != Evicted::Back || self.leading.drainer.workloads.has_ended(name);
+        let marker = view.node.and_then(|node| node.marker);
+        if let Some(marker) = marker.filter(|_| view.time.verified && is_awaited) {
+            let owners = marker.evicted_owners.iter();
+            self.read_workloads(name, owners.map(|(owner, before)| (owner, *before)));
         }
     }
 

@@ -72,7 +72,7 @@ impl Reconciler {
         self.fleet_log.resolved();
         let now = Timestamp::now();
         let mut known = std::mem::take(&mut self.leading.known);
-        // Whose pods and workloads are watched depends on who owns a node.
+        // Whose pods are watched, and which workloads are read, depends on who owns a node.
         known.prepare_pools(&cluster, now, &self.policy);
         self.look_again_at_pools(&cluster, &mut wake);
         known.may_force = self.leading.may_force.holds().is_ok();
@@ -319,12 +319,14 @@ impl Reconciler {
             }
             self.leading.memory.look_after(view.shadow_name);
             self.execute(pass, view, decision);
+            self.read_evicted(view);
             self.explain(pass, view, &decision.reason);
         }
         for name in too_long {
             last_pass.skip("Node");
             self.refuse_name(pass.cluster, name);
         }
+        self.leading.drainer.workloads.prune();
         self.sum_up(pass, &nodes);
         self.sum_up_pools(pass, &nodes);
         self.leading.memory.prune(pass.cluster, pass.known);

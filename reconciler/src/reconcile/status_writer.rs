@@ -271,11 +271,7 @@ impl Reconciler {
         match reason {
             Reason::Draining(DrainStep::Evicts)
             | Reason::Aborting(Abort::DrainBlocked | Abort::DrainTimedOut) => {
-                let held_up = known
-                    .drains
-                    .get(name)
-                    .and_then(|drain| drain.held_up_by.clone());
-                held_up.or_else(|| left(cluster, name))
+                known.drains.get(name)?.held_up_by.clone()
             }
             Reason::Staging(StagingStep::Begins(_)) => {
                 let spec = &cluster.shadow(name)?.spec;
@@ -285,8 +281,6 @@ impl Reconciler {
                     .filter(|_| spec.state != State::Idle)?;
                 Some(format!("it was asked to at {since}"))
             }
-            Reason::Rebooting(_) | Reason::RebootOverdue(_) => left(cluster, name),
-            Reason::Aborting(Abort::PodsComeBack) => known.drain(name)?.needed.clone(),
             Reason::Aborting(Abort::NodeChangesDenied) => {
                 let denied = known.denied.get(name)?;
                 denied.node.clone().or_else(|| denied.shadow.clone())
@@ -376,12 +370,6 @@ fn step(shadow: &BottlerocketShadow, has_slot: bool, reason: &Reason<'_>) -> Ste
     } else {
         Step::Other
     }
-}
-
-/// What is said of pods that stay on the node of this shadow, for they came back each time.
-fn left(cluster: &Cluster, name: &str) -> Option<String> {
-    let marker = cluster.entries.get(name)?.marker()?;
-    (!marker.left_owners.is_empty()).then(|| status::left_pods(&marker.left_owners))
 }
 
 /// The time as conditions record it, in whole seconds.

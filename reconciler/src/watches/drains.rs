@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 
 use super::{Watch, Watches};
 use brupop_core::drain::Budgets;
-use brupop_core::kept::{Dropped, KeptBudgets, KeptPods};
+use brupop_core::kept::{KeptBudgets, KeptPods};
 use brupop_core::objects::{Budget, PodItem};
 
 /// The pods of at most this many nodes are watched at once. Further nodes are drained later.
@@ -31,7 +31,7 @@ pub(crate) const LOOK_AGAIN: Duration = Duration::from_mins(5);
 pub struct PodWatches {
     turns: Arc<Semaphore>,
     objects: Arc<Mutex<Objects>>,
-    watches: BTreeMap<String, Watch>,
+    watches: BTreeMap<String, PodWatch>,
     budgets: Option<BudgetWatch>,
 }
 
@@ -40,6 +40,12 @@ pub struct PodWatches {
 struct Objects {
     pods: KeptPods,
     budgets: KeptBudgets,
+}
+
+struct PodWatch {
+    watch: Watch,
+    /// When the node's drain began, if it has: the pods are listed after that.
+    drain: Option<String>,
 }
 
 struct BudgetWatch {
@@ -56,8 +62,8 @@ pub struct WantedPods<'a> {
     pub shadow: &'a str,
     /// The name of the node.
     pub node: &'a str,
-    /// It is passed over, so it makes room for others.
-    pub spare: bool,
+    /// When its drain began, if it has.
+    pub drain: Option<&'a str>,
 }
 
 impl Default for PodWatches {
@@ -91,25 +97,22 @@ impl PodWatches {
         }
         self.objects()
             .pods
-            .want(wanted.iter().map(|wanted| (wanted.shadow, wanted.spare)));
-        if !self.watch_budgets(client, watches, now) {
-            // Nobody knows yet which labels matter.
-            return;
-        }
-        for outdated in self.take_outdated() {
-            self.watches
-                .get(&outdated)
-                .into_iter()
-                .for_each(Watch::refresh);
-        }
-        for WantedPods { shadow, node, .. } in wanted {
+            .want(wanted.iter().map(|wanted| wanted.shadow));
+        self.watch_budgets(client, watches, now);
+        for WantedPods {
+            shadow,
+            node,
+            drain,
+        } in wanted
+        {
             let Self {
                 turns,
                 objects,
                 watches: begun,
                 ..
             } = self;
-            begun.entry(shadow.to_owned()).or_insert_with(|| {
+            let drain = drain.map(str::to_owned);
+            let begun = begun.entry(shadow.to_owned()).or_insert_with(|| {
                 let (api, params, turns) = (
                     Api::<PodItem>::all(client.clone()),
                     on_node(node),
@@ -118,18 +121,26 @@ impl PodWatches {
                 let pods =
                     move || list_and_watch_in_turn(api.clone(), params.clone(), Arc::clone(&turns));
                 let (name, objects) = (shadow.to_owned(), Arc::clone(objects));
-                let keep = move |event| keep_pod(&name, &mut locked(&objects), event);
+                let keep = move |event| keep_pod(&name, &mut locked(&objects).pods, event);
                 let signals = (
                     Arc::clone(&watches.pods_changed),
                     Arc::clone(&watches.failures),
                 );
-                Watch::start("the pods of a node", pods, keep, signals)
+                let watch = Watch::start("the pods of a node", pods, keep, signals);
+                PodWatch {
+                    watch,
+                    drain: drain.clone(),
+                }
             });
+            if begun.drain != drain {
+                begun.drain = drain;
+                begun.watch.refresh();
+            }
         }
     }
 
-    /// Watches all budgets. Returns whether they are known.
-    fn watch_budgets(&mut self, client: &Client, watches: &Watches, now: Duration) -> bool {
+    /// Watches all budgets.
+    fn watch_budgets(&mut self, client: &Client, watches: &Watches, now: Duration) {
         let Self {
             turns,
             objects,
@@ -155,12 +166,6 @@ impl PodWatches {
             budgets.again = now + LOOK_AGAIN;
             budgets.watch.refresh();
         }
-        budgets.watch.synced()
-    }
-
-    fn take_outdated(&self) -> Vec<String> {
-        let Objects { pods, budgets } = &mut *self.objects();
-        pods.take_outdated(budgets)
     }
 
     fn objects(&self) -> MutexGuard<'_, Objects> {
@@ -172,8 +177,13 @@ impl PodWatches {
         self.watches.contains_key(shadow)
     }
 
-    /// The nodes whose pods were dropped since the last call, by name of the shadow.
-    pub fn take_dropped(&self) -> BTreeMap<String, Dropped> {
+    /// Returns when the drain began after which the pods of this shadow's node were listed.
+    pub fn drain(&self, shadow: &str) -> Option<&str> {
+        self.watches.get(shadow)?.drain.as_deref()
+    }
+
+    /// The nodes whose pods were dropped since the last call, because there are too many, by name of the shadow.
+    pub fn take_dropped(&self) -> BTreeSet<String> {
         self.objects().pods.take_dropped()
     }
 
@@ -205,7 +215,7 @@ impl PodWatches {
         let fresh = self
             .watches
             .iter()
-            .filter(|(_, watch)| watch.synced() && watch.is_fresh());
+            .filter(|(_, begun)| begun.watch.synced() && begun.watch.is_fresh());
         fresh
             .filter_map(|(shadow, _)| Some((shadow.clone(), objects.pods.revision(shadow)?)))
             .collect()
@@ -233,20 +243,16 @@ fn locked(objects: &Mutex<Objects>) -> MutexGuard<'_, Objects> {
 }
 
 /// Keeps a pod of the node of this shadow.
-fn keep_pod(
-    shadow: &str,
-    Objects { pods, budgets }: &mut Objects,
-    event: watcher::Event<PodItem>,
-) -> bool {
+fn keep_pod(shadow: &str, pods: &mut KeptPods, event: watcher::Event<PodItem>) -> bool {
     match event {
-        watcher::Event::Init => pods.list_begins(shadow, budgets),
-        watcher::Event::InitApply(pod) => pods.listed(shadow, pod, budgets),
+        watcher::Event::Init => pods.list_begins(shadow),
+        watcher::Event::InitApply(pod) => pods.listed(shadow, pod),
         watcher::Event::InitDone => {
             pods.list_ends(shadow);
             return true;
         }
         watcher::Event::Apply(pod) => {
-            pods.put(shadow, pod, budgets);
+            pods.put(shadow, pod);
             return true;
         }
         watcher::Event::Delete(pod) => {

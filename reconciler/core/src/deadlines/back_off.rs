@@ -71,7 +71,7 @@ mod tests {
             (u64::MAX, 1440),
         ];
         let of_hosts = ["FellBack", "StepFailed", ""].map(|reason| (reason, &of_hosts[..]));
-        let of_drains = ["DrainTimedOut", "PodsComeBack"].map(|reason| (reason, &of_drains[..]));
+        let of_drains = ["DrainTimedOut", "DrainBlocked"].map(|reason| (reason, &of_drains[..]));
         for (reason, rows) in of_hosts.into_iter().chain(of_drains) {
             for &(failures, minutes) in rows {
                 let least = SignedDuration::from_mins(minutes);

@@ -75,16 +75,8 @@ impl<'a> Case<'_, 'a> {
                 Reason::Draining(DrainStep::Cordons),
             ));
         }
-        if view.pods.needed.is_some() {
-            match (view.force, overdue) {
-                (false, _) => return Some(Assessment::abort(Abort::PodsComeBack)),
-                // Force respects budgets, too, as long as there is time. Others go meanwhile.
-                (true, false) => return Some(Assessment::take(Step::Evict, EVICTS)),
-                (true, true) => {}
-            }
-        }
         if marker.drained_at.is_none() {
-            return self.evict(marker, overdue);
+            return self.evict(overdue);
         }
         if !view.pods.known {
             return Some(Assessment::wait(EVICTS));
@@ -109,15 +101,8 @@ impl<'a> Case<'_, 'a> {
     }
 
     /// The node is cordoned and not yet recorded as drained.
-    fn evict(self, marker: &Marker, overdue: bool) -> Option<Assessment<'a>> {
+    fn evict(self, overdue: bool) -> Option<Assessment<'a>> {
         let pods = &self.view.pods;
-        if !pods.returning.is_empty() {
-            return Some(if marker.clone().leave(pods.returning) {
-                Assessment::take(Step::LeavePods, EVICTS)
-            } else {
-                Assessment::abort(Abort::PodsComeBack)
-            });
-        }
         if !pods.operator_pods.is_empty() {
             return Some(Assessment::take(Step::ListOperatorPods, EVICTS));
         }

@@ -31,8 +31,6 @@ pub enum Step<'a> {
     Cordon,
     /// Cordons the node once more, because somebody has uncordoned it during its drain.
     CordonAgain,
-    /// Leaves pods on the node that came back each time that they were evicted.
-    LeavePods,
     /// Lists the operator's own pods in the marker, because no other pod is left to evict.
     ListOperatorPods,
     /// Removes the record that the node is drained, because pods have come since.
@@ -156,9 +154,6 @@ impl<'a> Step<'a> {
             Self::Exclude => writes::exclude(fleet, view, node),
             Self::Cordon => writes::cordon(fleet, view, node),
             Self::CordonAgain => writes::cordon_again(fleet, view, node),
-            Self::LeavePods => writes::change_marker(fleet, view, node, |marker| {
-                let _ = marker.leave(view.pods.returning);
-            }),
             Self::ListOperatorPods => writes::change_marker(fleet, view, node, |marker| {
                 marker.operator_pods = view.pods.operator_pods.to_vec();
             }),
@@ -197,7 +192,6 @@ impl<'a> Step<'a> {
             Self::Exclude
                 | Self::Cordon
                 | Self::CordonAgain
-                | Self::LeavePods
                 | Self::ListOperatorPods
                 | Self::DrainAgain
                 | Self::Grant

@@ -6,6 +6,7 @@ pub(super) use ledger::ledger_tests;
 pub use ledger::new_term;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::facts::ShadowFacts;
@@ -217,7 +218,6 @@ fn failed_on<'a>(view: &NodeView<'a>, shadow: &ShadowFacts<'a>, why: Abort) -> O
         Abort::DrainBlocked | Abort::DrainTimedOut => {
             pods.held_up_by.or(pods.undrainable).or(pods.blocked)
         }
-        Abort::PodsComeBack => pods.needed,
         Abort::StepFailed => shadow.status.message,
         Abort::NodeChangesDenied => view.denied,
         // It counts all the same: no word of an agent may hide a bad release.
@@ -313,7 +313,6 @@ pub(super) fn cordon_again<'a>(
         drain_started_at: now(),
         drained_at: None,
         was_drained: marker.was_drained || marker.drained_at.is_some(),
-        left_owners: vec![],
         operator_pods: vec![],
         ..note_pods(view, marker)
     };
@@ -323,7 +322,10 @@ pub(super) fn cordon_again<'a>(
 /// Notes the pods that are there at a cordon, beside those of an earlier one.
 fn note_pods(view: &NodeView<'_>, marker: Marker) -> Marker {
     let pods = &view.pods;
-    let mut evicted_owners = pods.owners.cloned().unwrap_or_default();
+    let scales = pods.scales.into_iter().flatten();
+    let available = scales
+        .filter_map(|(owner, scale)| scale.as_ref().map(|scale| (owner.clone(), scale.available)));
+    let mut evicted_owners: BTreeMap<String, u32> = available.collect();
     evicted_owners.extend(marker.evicted_owners);
     Marker {
         emptied: marker.emptied || !pods.drained,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use brupop_api::Item;
 use kube::core::SelectorExt as _;
 
-use crate::objects::{Budget, BudgetRemedy, Pod, PodItem};
+use crate::objects::{Budget, BudgetRemedy, Pod};
 
 /// Most keys and values of all selectors of a namespace. Each is compared with each pod of a node in each pass.
 pub(super) const REQUIREMENTS_MAX: usize = 4096;
@@ -38,29 +38,6 @@ impl Budgets {
         self.allowed = now;
         relaxed
     }
-}
-
-/// The first of these pods that a budget covers, as a sentence; `None` if there is none. A budget that cannot be read covers
-/// all of its namespace.
-pub fn covered<'p>(
-    pods: impl IntoIterator<Item = &'p PodItem>,
-    budgets: &[impl AsRef<Item<Budget>>],
-) -> Option<String> {
-    let covers = |budget: &&Item<Budget>, pod: &PodItem| {
-        let selected = || Some(selects(budget.ok()?, pod.ok()?));
-        budget.namespace() == pod.namespace() && selected().unwrap_or(true)
-    };
-    let why = pods.into_iter().filter_map(|pod| {
-        let budget = budgets
-            .iter()
-            .map(AsRef::as_ref)
-            .find(|budget| covers(budget, pod))?;
-        let (namespace, name, budget) = (pod.namespace(), pod.name(), budget.name());
-        Some(format!(
-            "{namespace}/{name}, which the PodDisruptionBudget {namespace}/{budget} covers"
-        ))
-    });
-    why.min()
 }
 
 /// Do budgets hold up the eviction of this pod? They do not hold up one that has ended, or has not begun.

@@ -1,15 +1,14 @@
 //! What decisions see of nodes: objects and pods, and what the clock says of them.
 
-use std::collections::BTreeMap;
-
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
 use brupop_api::{Marker, State};
 use jiff::Timestamp;
 
 use super::{FleetFacts, Release};
+use crate::drain::PodKey;
 use crate::objects::Words;
-use crate::workloads::Evicted;
+use crate::workloads::{Evicted, Scales};
 
 /// Which pool owns a node: it says how and when the node is updated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -144,12 +143,10 @@ pub struct PodFacts<'a> {
     pub waited: bool,
     /// No pod is left that a drain would evict.
     pub drained: bool,
-    /// The workloads whose pods would be evicted, and how many of their pods are available now; `None` = none are known.
-    pub owners: Option<&'a BTreeMap<String, u32>>,
-    /// The workloads whose pods have come back to the node each time that they were evicted.
-    pub returning: &'a [String],
-    /// A pod that would be left on the node, for it or its like came back each time, is covered by a budget. Says which.
-    pub needed: Option<&'a str>,
+    /// The workloads whose pods would be evicted, once they were read.
+    pub scales: Option<&'a Scales>,
+    /// Pods that the drain does not wait for; see [`Arrivals::is_left`](crate::drain::Arrivals::is_left).
+    pub left: &'a [PodKey],
     /// One of them uses a claim of a volume.
     pub has_claims: bool,
     /// Pods are left that a budget blocked when the drain began.

@@ -1,12 +1,11 @@
 //! The budgets of all namespaces.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use brupop_api::Item;
 use brupop_api::item::Unreadable;
-use kube::core::Expression;
 
 use super::{weight, weight_of_identity};
 use crate::drain;
@@ -26,8 +25,6 @@ pub struct KeptBudgets {
     /// Budgets of a list that is not complete yet.
     listed: Namespaces,
     revision: u64,
-    /// How many times budgets of a namespace began to ask for a label for which none of them had asked before.
-    asked: u64,
 }
 
 #[derive(Debug, Default)]
@@ -42,10 +39,6 @@ struct OfNamespace {
     bytes: usize,
     /// There are too many: one that cannot be read stands for all.
     too_many: bool,
-    /// The labels that they ask for.
-    keys: BTreeSet<String>,
-    /// When that became more; see [`KeptBudgets::asked`].
-    asked: u64,
 }
 
 impl KeptBudgets {
@@ -61,31 +54,16 @@ impl KeptBudgets {
 
     /// The list is complete.
     pub fn list_ends(&mut self) {
-        let mut before = std::mem::replace(&mut self.now, std::mem::take(&mut self.listed));
-        for (namespace, now) in &mut self.now.all {
-            let (keys, since) = before
-                .all
-                .remove(namespace)
-                .map_or_else(Default::default, |before| (before.keys, before.asked));
-            now.ask(&keys, since, &mut self.asked);
-        }
+        self.now = std::mem::take(&mut self.listed);
         self.revision += 1;
     }
 
     /// This budget is there now, perhaps in place of an earlier version. Returns whether that matters to a drain.
     pub fn put(&mut self, budget: Item<Budget>) -> bool {
         self.revision += 1;
-        let namespace = budget.namespace().to_owned();
-        let before = self.now.get(&namespace, budget.name()).cloned();
-        let matters = before
-            .as_ref()
-            .is_none_or(|before| drain::matters(before, &budget));
-        let asks_for_more = before.is_none_or(|before| selector(&before) != selector(&budget));
+        let before = self.now.get(budget.namespace(), budget.name());
+        let matters = before.is_none_or(|before| drain::matters(before, &budget));
         self.now.put(budget);
-        if asks_for_more && let Some(now) = self.now.all.get_mut(&namespace) {
-            let (keys, since) = (std::mem::take(&mut now.keys), now.asked);
-            now.ask(&keys, since, &mut self.asked);
-        }
         matters
     }
 
@@ -114,21 +92,6 @@ impl KeptBudgets {
     pub fn has_too_many(&self) -> bool {
         self.now.all.values().any(|of| of.too_many)
     }
-
-    /// A number that rises when they ask for labels for which they had not asked before.
-    pub fn asked(&self) -> u64 {
-        self.asked
-    }
-
-    /// What this number was when those of this namespace did so.
-    pub fn asked_in(&self, namespace: &str) -> u64 {
-        self.now.all.get(namespace).map_or(0, |of| of.asked)
-    }
-
-    /// The labels for which those of this namespace ask.
-    pub fn keys(&self, namespace: &str) -> Option<&BTreeSet<String>> {
-        self.now.all.get(namespace).map(|of| &of.keys)
-    }
 }
 
 impl Namespaces {
@@ -142,7 +105,6 @@ impl Namespaces {
         if of.too_many {
             return;
         }
-        // In its place, also if it is the only one: which labels they ask for stays known.
         self.bytes -= of.remove(budget.name());
         self.bytes += of.insert(budget);
         if of.bytes > OF_NAMESPACE_MAX {
@@ -182,7 +144,6 @@ impl Namespaces {
             self.bytes -= of.bytes;
             let metadata = first.metadata.clone();
             *of = OfNamespace {
-                asked: of.asked,
                 too_many: true,
                 ..OfNamespace::default()
             };
@@ -211,46 +172,16 @@ impl OfNamespace {
         self.bytes -= bytes;
         bytes
     }
-
-    /// Notes the labels that they ask for. If there are some for which they had not asked before, that is counted.
-    fn ask(&mut self, keys_before: &BTreeSet<String>, asked_before: u64, asked: &mut u64) {
-        let expressions = self
-            .budgets
-            .values()
-            .flat_map(|budget| selector(budget).cloned().into_iter().flatten());
-        self.keys = expressions.map(key).collect();
-        self.asked = asked_before;
-        if !self.keys.is_subset(keys_before) {
-            *asked += 1;
-            self.asked = *asked;
-        }
-    }
 }
 
-fn selector(budget: &Item<Budget>) -> Option<&kube::core::Selector> {
-    budget.ok()?.selector.as_ref()
-}
-
-/// The label that this asks for.
-fn key(expression: Expression) -> String {
-    match expression {
-        Expression::In(key, _)
-        | Expression::NotIn(key, _)
-        | Expression::Equal(key, _)
-        | Expression::NotEqual(key, _)
-        | Expression::Exists(key)
-        | Expression::DoesNotExist(key) => key,
-    }
-}
-
-/// What a budget takes in memory, with its key and its part of the namespace's labels.
+/// What a budget takes in memory, with its key.
 fn bytes(budget: &Item<Budget>) -> usize {
     let identity = weight_of_identity(budget) + weight([budget.namespace(), budget.name()]);
     let Some((of, selector)) = budget.ok().and_then(|of| Some((of, of.selector.as_ref()?))) else {
         return identity;
     };
-    identity + of.requirements * REQUIREMENT + 2 * selector.to_string().len()
+    identity + of.requirements * REQUIREMENT + selector.to_string().len()
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;

@@ -1,12 +1,10 @@
 //! The pods of the nodes whose pods are watched.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use brupop_api::names;
-
-use super::{KeptBudgets, weight, weight_of_identity};
+use super::{weight, weight_of_identity};
 use crate::objects::PodItem;
 
 /// Most bytes of the pods of one node, as they are in memory: some 2,000 of usual size. Kubelets run 110 unless they are told
@@ -15,21 +13,11 @@ const OF_NODE_MAX: usize = 2 << 20;
 /// Most bytes of the pods of all nodes: if as many are watched as may be, each has its share for some 130 pods.
 const OF_ALL_MAX: usize = 32 << 20;
 
-/// Why the pods of a node are not kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dropped {
-    /// There are too many of them.
-    TooMany,
-    /// The node is passed over, and others needed the room.
-    MadeRoom,
-}
-
 /// The pods of the nodes that are watched, by name of the shadow.
 #[derive(Debug, Default)]
 pub struct KeptPods {
     nodes: BTreeMap<String, OfNode>,
-    bytes: usize,
-    dropped: BTreeMap<String, Dropped>,
+    dropped: BTreeSet<String>,
 }
 
 #[derive(Debug, Default)]
@@ -37,12 +25,8 @@ struct OfNode {
     now: Pods,
     /// Pods of a list that is not complete yet.
     listed: Pods,
-    /// The node is passed over.
-    spare: bool,
     /// How many changes there were.
     revision: u64,
-    /// Labels are kept as budgets asked for them at this time, or later; see [`KeptBudgets::asked`].
-    asked: u64,
 }
 
 /// By namespace and name.
@@ -53,21 +37,19 @@ struct Pods {
 }
 
 impl KeptPods {
-    /// Keeps the pods of these nodes, and of no others. Those that are spare, as they are passed over, make room first.
-    pub fn want<'n>(&mut self, nodes: impl IntoIterator<Item = (&'n str, bool)>) {
+    /// Keeps the pods of these nodes, and of no others.
+    pub fn want<'n>(&mut self, nodes: impl IntoIterator<Item = &'n str>) {
         let mut before = std::mem::take(&mut self.nodes);
-        for (node, spare) in nodes {
-            let (name, of_node) = before
-                .remove_entry(node)
-                .unwrap_or_else(|| (node.to_owned(), OfNode::default()));
-            self.nodes.insert(name, OfNode { spare, ..of_node });
-        }
-        self.bytes = self.nodes.values().map(OfNode::bytes).sum();
+        let kept = nodes.into_iter().map(|node| {
+            let of_node = before.remove(node).unwrap_or_default();
+            (node.to_owned(), of_node)
+        });
+        self.nodes = kept.collect();
     }
 
-    /// The nodes whose pods were dropped since the last call. Nothing that is said of these is heard before they are wanted
-    /// again.
-    pub fn take_dropped(&mut self) -> BTreeMap<String, Dropped> {
+    /// The nodes whose pods were dropped since the last call, because there are too many. Nothing that is said of these is
+    /// heard before they are wanted again.
+    pub fn take_dropped(&mut self) -> BTreeSet<String> {
         std::mem::take(&mut self.dropped)
     }
 
@@ -77,31 +59,28 @@ impl KeptPods {
     }
 
     /// The pods of this node are being listed.
-    pub fn list_begins(&mut self, node: &str, budgets: &KeptBudgets) {
+    pub fn list_begins(&mut self, node: &str) {
         if let Some(of_node) = self.nodes.get_mut(node) {
-            let before = std::mem::take(&mut of_node.listed);
-            self.bytes -= before.bytes;
-            of_node.asked = budgets.asked();
+            of_node.listed = Pods::default();
         }
     }
 
     /// The list has this pod.
-    pub fn listed(&mut self, node: &str, pod: PodItem, budgets: &KeptBudgets) {
-        self.insert(node, pod, budgets, |of_node| &mut of_node.listed);
+    pub fn listed(&mut self, node: &str, pod: PodItem) {
+        self.insert(node, pod, |of_node| &mut of_node.listed);
     }
 
     /// The list is complete.
     pub fn list_ends(&mut self, node: &str) {
         if let Some(of_node) = self.nodes.get_mut(node) {
-            self.bytes -= of_node.now.bytes;
             of_node.now = std::mem::take(&mut of_node.listed);
             of_node.revision += 1;
         }
     }
 
     /// This pod is there now, perhaps in place of an earlier version.
-    pub fn put(&mut self, node: &str, pod: PodItem, budgets: &KeptBudgets) {
-        self.insert(node, pod, budgets, |of_node| {
+    pub fn put(&mut self, node: &str, pod: PodItem) {
+        self.insert(node, pod, |of_node| {
             of_node.revision += 1;
             &mut of_node.now
         });
@@ -110,24 +89,9 @@ impl KeptPods {
     /// This pod is gone.
     pub fn remove(&mut self, node: &str, pod: &PodItem) {
         if let Some(of_node) = self.nodes.get_mut(node) {
-            self.bytes -= of_node.now.remove(&key(pod));
+            of_node.now.remove(&key(pod));
             of_node.revision += 1;
         }
-    }
-
-    /// The nodes that have pods of which budgets ask for more labels than are known: their pods have to be listed again. Each is
-    /// returned once.
-    pub fn take_outdated(&mut self, budgets: &KeptBudgets) -> Vec<String> {
-        let asked = budgets.asked();
-        let mut outdated = vec![];
-        for (name, of_node) in &mut self.nodes {
-            let since = std::mem::replace(&mut of_node.asked, asked);
-            let mut pods = of_node.now.all.values().chain(of_node.listed.all.values());
-            if since < asked && pods.any(|pod| budgets.asked_in(pod.namespace()) > since) {
-                outdated.push(name.clone());
-            }
-        }
-        outdated
     }
 
     /// A number that rises when the pods of this node change.
@@ -142,43 +106,34 @@ impl KeptPods {
         })
     }
 
-    fn insert(
-        &mut self,
-        node: &str,
-        mut pod: PodItem,
-        budgets: &KeptBudgets,
-        among: fn(&mut OfNode) -> &mut Pods,
-    ) {
+    fn insert(&mut self, node: &str, mut pod: PodItem, among: fn(&mut OfNode) -> &mut Pods) {
         let Some(of_node) = self.nodes.get_mut(node) else {
             return;
         };
-        strip(&mut pod, budgets);
+        pod.metadata.resource_version = None;
         let pods = among(of_node);
-        self.bytes -= pods.remove(&key(&pod));
-        self.bytes += pods.insert(pod);
+        pods.remove(&key(&pod));
+        pods.insert(pod);
         if pods.bytes > OF_NODE_MAX {
-            self.drop_node(node, Dropped::TooMany);
+            self.drop_node(node);
         }
-        while self.bytes > OF_ALL_MAX {
+        while self.bytes() > OF_ALL_MAX {
             let most = self
                 .nodes
                 .iter()
-                .max_by_key(|(name, it)| (it.spare, it.bytes(), Reverse(*name)));
-            let Some((name, of_node)) = most else { return };
-            let why = if of_node.spare {
-                Dropped::MadeRoom
-            } else {
-                Dropped::TooMany
-            };
-            self.drop_node(&name.clone(), why);
+                .max_by_key(|(name, it)| (it.bytes(), Reverse(*name)));
+            let Some((name, _)) = most else { return };
+            self.drop_node(&name.clone());
         }
     }
 
-    fn drop_node(&mut self, node: &str, why: Dropped) {
-        if let Some((name, of_node)) = self.nodes.remove_entry(node) {
-            self.bytes -= of_node.bytes();
-            self.dropped.insert(name, why);
-        }
+    fn bytes(&self) -> usize {
+        self.nodes.values().map(OfNode::bytes).sum()
+    }
+
+    fn drop_node(&mut self, node: &str) {
+        let dropped = self.nodes.remove_entry(node);
+        self.dropped.extend(dropped.map(|(name, _)| name));
     }
 }
 
@@ -189,37 +144,18 @@ impl OfNode {
 }
 
 impl Pods {
-    /// Returns how much this takes.
-    fn insert(&mut self, pod: PodItem) -> usize {
-        let bytes = bytes(&pod);
+    fn insert(&mut self, pod: PodItem) {
+        self.bytes += bytes(&pod);
         self.all.insert(key(&pod), Arc::new(pod));
-        self.bytes += bytes;
-        bytes
     }
 
-    /// Returns how much that had taken.
-    fn remove(&mut self, key: &str) -> usize {
-        let bytes = self.all.remove(key).map_or(0, |pod| bytes(&pod));
-        self.bytes -= bytes;
-        bytes
+    fn remove(&mut self, key: &str) {
+        self.bytes -= self.all.remove(key).map_or(0, |pod| bytes(&pod));
     }
 }
 
 fn key(pod: &PodItem) -> String {
     format!("{}/{}", pod.namespace(), pod.name())
-}
-
-/// Takes from the pod what nobody asks for: a tenant can give it 8 kB of labels.
-fn strip(pod: &mut PodItem, budgets: &KeptBudgets) {
-    pod.metadata.resource_version = None;
-    let keys = budgets.keys(pod.metadata.namespace.as_deref().unwrap_or_default());
-    if let Ok(pod) = &mut pod.body {
-        let labels = std::mem::take(&mut pod.labels).into_iter();
-        let is_asked_for = |key: &str| {
-            key == names::COMPONENT_LABEL || keys.is_some_and(|keys| keys.contains(key))
-        };
-        pod.labels = labels.filter(|(key, _)| is_asked_for(key)).collect();
-    }
 }
 
 /// What a pod takes in memory, with its key, and with what is worked out from it.

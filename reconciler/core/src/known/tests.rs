@@ -4,27 +4,6 @@ use crate::tests::world::cluster;
 use serde_json::json;
 
 #[test]
-fn earlier_updates_evictions_are_forgotten() {
-    let mut known = Known::default();
-    let owners = BTreeMap::from([("apps/v1/ReplicaSet/shop/cart".to_owned(), 1)]);
-    let monitored = BTreeMap::from([("brs-n".to_owned(), owners)]);
-    let seen = |known: &Known| known.evicted.get("brs-n").cloned();
-    known.note_evicted(&monitored, |_| Evicted::Back);
-    assert_eq!(seen(&known), Some(None));
-    known.note_evicted(&monitored, |_| Evicted::Unknown);
-    assert_eq!(seen(&known), None, "nobody knows now");
-    known.note_evicted(&monitored, |owners| {
-        Evicted::Missing(owners.keys().next().unwrap())
-    });
-    assert_eq!(
-        seen(&known),
-        Some(Some("apps/v1/ReplicaSet/shop/cart".to_owned()))
-    );
-    known.note_evicted(&BTreeMap::new(), |_| Evicted::Back);
-    assert_eq!(seen(&known), None, "it is monitored no more");
-}
-
-#[test]
 fn an_empty_node_knows_since_when_no_volume_went() {
     let full = DrainPlan {
         evict: vec![PodKey {

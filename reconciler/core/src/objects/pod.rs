@@ -19,6 +19,8 @@ const DO_NOT_DISRUPT: [(&str, &str); 2] = [
     (names::DO_NOT_DISRUPT_ANNOTATION, "true"),
     (names::SAFE_TO_EVICT_ANNOTATION, "false"),
 ];
+/// The taint of a cordoned node; its effect is `NoSchedule`.
+const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 /// The annotations of a pod that matter here.
 const POD_ANNOTATIONS: [&str; 3] = [
     MIRROR_POD_ANNOTATION,
@@ -51,6 +53,8 @@ pub struct Pod {
     pub gone_by: Option<Timestamp>,
     /// It uses a claim of a volume.
     pub has_claim: bool,
+    /// It may be scheduled to a cordoned node.
+    pub tolerates_cordon: bool,
     /// It has run to its end.
     pub finished: bool,
     /// It has not begun to run.
@@ -117,6 +121,17 @@ struct PodSpec {
     node_name: Option<String>,
     #[serde(deserialize_with = "null_as_default")]
     volumes: Vec<Volume>,
+    #[serde(deserialize_with = "null_as_default")]
+    tolerations: Vec<Toleration>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Toleration {
+    key: Option<String>,
+    operator: Option<String>,
+    value: Option<String>,
+    effect: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -132,6 +147,22 @@ struct PodStatus {
     phase: Option<String>,
     #[serde(deserialize_with = "null_as_default")]
     conditions: Vec<ReadCondition>,
+}
+
+impl Toleration {
+    /// Whether it tolerates the taint of a cordoned node, which has no value.
+    fn matches_cordon(&self) -> bool {
+        let is_among = |field: &Option<String>, words: &[&str]| {
+            words.contains(&field.as_deref().unwrap_or_default())
+        };
+        let exists = is_among(&self.operator, &["Exists"]);
+        let matches = if exists {
+            is_among(&self.key, &["", CORDON_TAINT])
+        } else {
+            is_among(&self.key, &[CORDON_TAINT]) && is_among(&self.value, &[""])
+        };
+        matches && is_among(&self.effect, &["", "NoSchedule"])
+    }
 }
 
 impl OwnerReference {
@@ -195,6 +226,7 @@ impl Readable for Pod {
             has_claim: spec.volumes.iter().any(|volume| {
                 volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some()
             }),
+            tolerates_cordon: spec.tolerations.iter().any(Toleration::matches_cordon),
             finished: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
             pending: status.phase.as_deref() == Some("Pending"),
             readiness: Readiness::among(&status.conditions),

@@ -1,6 +1,7 @@
 //! What is kept of objects, and what is read in them.
 
 use super::*;
+use crate::tests::world;
 use brupop_api::{Item, names};
 use serde_json::{Value, json};
 
@@ -164,6 +165,35 @@ fn a_pod_asks_not_to_be_disrupted_in_the_words_of_autoscalers() {
             (pod.do_not_disrupt, pod.is_mirror),
             (asks, false),
             "{annotations}"
+        );
+    }
+}
+
+#[test]
+fn a_pod_tolerates_the_cordon_by_any_matching_toleration() {
+    let key = "node.kubernetes.io/unschedulable";
+    for (toleration, tolerates) in [
+        (json!({"operator": "Exists"}), true),
+        (json!({"operator": "Exists", "effect": "NoExecute"}), false),
+        (
+            json!({"key": key, "operator": "Exists", "effect": "NoSchedule"}),
+            true,
+        ),
+        (json!({"key": key}), true),
+        (
+            json!({"key": key, "operator": "Equal", "value": "x"}),
+            false,
+        ),
+        (
+            json!({"key": "node.kubernetes.io/not-ready", "operator": "Exists"}),
+            false,
+        ),
+    ] {
+        let pod = world::pod("a", json!({"spec": {"tolerations": [{}, toleration]}}));
+        assert_eq!(
+            pod.ok().unwrap().tolerates_cordon,
+            tolerates,
+            "{toleration}"
         );
     }
 }

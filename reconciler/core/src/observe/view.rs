@@ -15,7 +15,7 @@ use crate::facts::{NodeFacts, NodeView, Owner, PodFacts, PoolFacts};
 use crate::known::{KnownDrain, KnownNode, RulesByOwner};
 use crate::objects::{AgentPod, WatchedNode};
 use crate::policy::Durations;
-use crate::workloads::Evicted;
+use crate::workloads::{self, Evicted, Scales};
 
 /// Makes the views one after the other.
 pub(super) struct Observer<'a> {
@@ -153,13 +153,12 @@ fn node_facts<'a>(
 }
 
 /// The workloads whose pods were evicted, if this marker is there to name them.
-fn evicted<'a>(known: KnownNode<'a>, marker: Option<&Marker>) -> Evicted<'a> {
-    match known.evicted {
-        _ if marker.is_none_or(|marker| marker.evicted_owners.is_empty()) => Evicted::Back,
-        None => Evicted::Unknown,
-        Some(None) => Evicted::Back,
-        Some(Some(owner)) => Evicted::Missing(owner),
-    }
+fn evicted<'a>(known: KnownNode<'a>, marker: Option<&'a Marker>) -> Evicted<'a> {
+    static NONE: Scales = Scales::new();
+    let scales = known.scales.unwrap_or(&NONE);
+    marker.map_or(Evicted::Back, |marker| {
+        workloads::evicted(&marker.evicted_owners, scales)
+    })
 }
 
 fn pods(known: KnownNode<'_>) -> PodFacts<'_> {
@@ -169,9 +168,8 @@ fn pods(known: KnownNode<'_>) -> PodFacts<'_> {
         }) => PodFacts {
             known: true,
             drained: plan.is_done(),
-            owners: Some(&plan.owners),
-            returning: &plan.returning,
-            needed: plan.needed.as_deref(),
+            scales: known.scales,
+            left: &plan.left,
             has_claims: plan.has_claims,
             first_left: plan.first_left,
             is_blocked: plan.is_blocked,

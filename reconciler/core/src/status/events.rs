@@ -6,7 +6,7 @@ use brupop_api::facts::ShadowFacts;
 use brupop_api::names;
 use brupop_api::printable::printable;
 
-use super::{left_pods, to_go_on};
+use super::to_go_on;
 use crate::decide::{Abort, Deletion, Halted, Reason, Step};
 use crate::drain::PodKey;
 use crate::facts::NodeView;
@@ -18,6 +18,8 @@ const AUTO_LABEL: &str = "AutoLabel";
 const MAX_NOTE: usize = 1024;
 /// Longest `action` that it takes.
 const MAX_ACTION: usize = 128;
+/// Most pods that one Event names.
+const PODS_NAMED: usize = 8;
 
 /// What an Event says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,7 +97,8 @@ impl EventText {
                 );
                 ("CordonedAgain", true, note)
             }
-            Step::LeavePods => ("PodsLeft", true, left_pods(view.pods.returning)),
+            Step::Grant if view.pods.left.is_empty() => return None,
+            Step::Grant => ("PodsLeft", true, left_pods(view.pods.left)),
             Step::Finish {
                 workloads_back: true,
             } => ("Updated", false, format!("the node runs {version}")),
@@ -213,6 +216,22 @@ impl EventText {
         };
         Some(Self::new(view, word, warning, message.to_owned()))
     }
+}
+
+/// What becomes of these pods, which the drain does not wait for. Names some of them.
+fn left_pods(pods: &[PodKey]) -> String {
+    let names = pods
+        .iter()
+        .map(|pod| format!("{}/{}", pod.namespace, pod.name));
+    let named: Vec<_> = names.take(PODS_NAMED).collect();
+    let more = match pods.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "{}{more} tolerate the cordon and came after it, so they stay until the host reboots",
+        named.join(", ")
+    )
 }
 
 /// What an attempt that is given up leaves on the host, as the end of a sentence; empty if nothing.

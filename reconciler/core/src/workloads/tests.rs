@@ -7,9 +7,16 @@ use serde_json::{Value, json};
 #[test]
 fn a_workload_is_read_as_it_is_written() {
     let workload = Workload::parse("apps/v1/ReplicaSet/shop/cart-5d8").unwrap();
-    assert_eq!(workload.to_string(), "ReplicaSet shop/cart-5d8");
+    assert_eq!(
+        (
+            workload.resource.plural.as_str(),
+            &*workload.namespace,
+            &*workload.name
+        ),
+        ("replicasets", "shop", "cart-5d8")
+    );
     let old = Workload::parse("v1/ReplicationController/shop/cart").unwrap();
-    assert_eq!(old.kind, WorkloadKind::ReplicationController);
+    assert_eq!(old.resource.api_version, "v1");
     for owner in [
         "batch/v1/Job/shop/tidy",
         "example.com/v1/ReplicaSet/shop/cart",
@@ -24,41 +31,50 @@ fn a_workload_is_read_as_it_is_written() {
 }
 
 /// Returns what is found of a workload with this metadata, spec and status.
-fn found(object: &Value) -> FoundWorkload {
+fn found(object: &Value) -> Option<Scale> {
     let object = with(
         json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "cart"}}),
         object,
     );
-    FoundWorkload::of(Some(&serde_json::from_value(object).unwrap()))
+    Scale::of(Some(&serde_json::from_value(object).unwrap()))
 }
 
 fn scale(wanted: i64, available: i64) -> Value {
     json!({"spec": {"replicas": wanted}, "status": {"availableReplicas": available}})
 }
 
+const OWNERS: [&str; 3] = [
+    "apps/v1/ReplicaSet/shop/a",
+    "apps/v1/ReplicaSet/shop/b",
+    "apps/v1/StatefulSet/shop/c",
+];
+
 #[test]
 fn the_first_workload_that_is_not_back_is_missing() {
-    let owners = ["a", "b", "c"].map(|owner| (owner.to_owned(), 1)).into();
-    let (back, lost) = (Some(found(&scale(1, 1))), Some(found(&scale(1, 0))));
-    let (gone, unknown) = (Some(FoundWorkload::Gone), Some(FoundWorkload::Unknown));
-    for (what, found, expected) in [
-        ("all are back", [back, gone, unknown], Evicted::Back),
-        ("two are not", [back, lost, lost], Evicted::Missing("b")),
-        ("one is not known yet", [lost, None, back], Evicted::Unknown),
+    let owners = OWNERS.map(|owner| (owner.to_owned(), 1)).into();
+    let (back, short) = (Some(found(&scale(1, 1))), Some(found(&scale(1, 0))));
+    let none = Some(None);
+    for (what, read, expected) in [
+        ("all are back", [back, none, none], Evicted::Back),
+        (
+            "two are not",
+            [back, short, short],
+            Evicted::Missing(OWNERS[1]),
+        ),
+        (
+            "one is not known yet",
+            [short, None, back],
+            Evicted::Unknown,
+        ),
     ] {
-        let of = |owner: &str| {
-            found[["a", "b", "c"]
-                .iter()
-                .position(|one| *one == owner)
-                .unwrap()]
-        };
-        assert_eq!(evicted(&owners, of), expected, "{what}");
+        let read = OWNERS.iter().zip(read);
+        let scales = read.filter_map(|(owner, read)| Some(((*owner).to_owned(), read?)));
+        assert_eq!(evicted(&owners, &scales.collect()), expected, "{what}");
     }
-    assert_eq!(
-        evicted(&BTreeMap::new(), |_| None),
-        Evicted::Back,
-        "nobody was evicted"
-    );
+    let others = BTreeMap::from([("batch/v1/Job/shop/tidy".to_owned(), 1)]);
+    for nobody in [BTreeMap::new(), others] {
+        assert_eq!(evicted(&nobody, &Scales::new()), Evicted::Back);
+    }
 }
 
 #[test]
@@ -89,24 +105,22 @@ fn a_workload_is_back_if_as_many_are_available_as_before_or_as_it_wants() {
         ("one, by default, and none is there", 2, json!({}), false),
         ("numbers that make no sense", 3, scale(-1, -1), true),
     ] {
-        let owners = BTreeMap::from([("a".to_owned(), before)]);
+        let owners = BTreeMap::from([(OWNERS[0].to_owned(), before)]);
+        let scales = Scales::from([(OWNERS[0].to_owned(), found(&object))]);
         let expected = if is_back {
             Evicted::Back
         } else {
-            Evicted::Missing("a")
+            Evicted::Missing(OWNERS[0])
         };
-        assert_eq!(
-            evicted(&owners, |_| Some(found(&object))),
-            expected,
-            "{what}"
-        );
+        assert_eq!(evicted(&owners, &scales), expected, "{what}");
     }
 }
 
 #[test]
-fn a_workload_that_is_deleted_is_gone() {
+fn a_workload_that_is_deleted_is_not_waited_for() {
     let leaving = json!({"metadata": {"deletionTimestamp": "2026-11-21T04:00:00Z"}});
-    assert_eq!(found(&leaving), FoundWorkload::Gone);
-    assert_eq!(found(&json!({"spec": 3})), FoundWorkload::Unknown);
-    assert_eq!(FoundWorkload::of(None), FoundWorkload::Gone);
+    for gone in [leaving, json!({"spec": 3})] {
+        assert_eq!(found(&gone), None, "{gone}");
+    }
+    assert_eq!(Scale::of(None), None);
 }

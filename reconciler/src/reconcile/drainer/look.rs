@@ -7,30 +7,24 @@ use std::time::Duration;
 use brupop_api::{Item, Marker};
 use brupop_core::cluster::Entry;
 use brupop_core::deadlines::DrainTime;
-use brupop_core::drain::{
-    self, DrainAction, DrainPlan, LATE, Obstacle, drain_action, identity, next_overdue,
-};
+use brupop_core::drain::{self, Arrivals, DrainPlan, LATE, Obstacle, PodKey, next_overdue};
 use brupop_core::known::Ahead;
 use brupop_core::objects::{Budget, PodItem, is_operator_pod};
 use brupop_core::rules::Rules;
-use brupop_core::workloads::returns::Returns;
-use brupop_core::workloads::{Workload, owner};
 use jiff::Timestamp;
 
 use super::Around;
-use crate::watches::WorkloadWatches;
 
 /// What follows from the pods of a node. It is computed again only when something changes from which it follows.
 pub(super) struct NodePods {
     pub(super) from: Basis,
     /// When time alone changes it.
     pub(super) until: Option<Duration>,
-    /// The workloads of the pods.
-    pub(super) workloads: Vec<Workload>,
-    /// `None` as long as a workload is not known.
-    pub(super) drain: Option<NodeDrain>,
+    pub(super) drain: NodeDrain,
     /// The pods (UIDs) that a budget blocked when the drain began.
     first: BTreeSet<String>,
+    /// The pods that came during the drain, if it has begun.
+    arrivals: Option<Arrivals>,
 }
 
 /// What a drain has to do, and what stands in its way.
@@ -43,8 +37,8 @@ pub(super) struct NodeDrain {
 /// From what it follows.
 #[derive(PartialEq, Eq)]
 pub(super) struct Basis {
-    /// Of pods, budgets and workloads; see [`PodWatches`](crate::watches::PodWatches).
-    revisions: [u64; 3],
+    /// Of pods and budgets; see [`PodWatches`](crate::watches::PodWatches).
+    revisions: [u64; 2],
     marker: Option<Marker>,
     time: DrainTime,
     /// Does the node's drain respect pods that ask not to be disrupted?
@@ -56,7 +50,7 @@ pub(super) struct Basis {
 impl Basis {
     pub(super) fn of(
         entry: Option<&Entry>,
-        revisions: [u64; 3],
+        revisions: [u64; 2],
         (rules, may_force): (&Rules, bool),
         (ahead, now): (&Ahead, Timestamp),
     ) -> Self {
@@ -73,7 +67,7 @@ impl Basis {
         }
     }
 
-    /// Is the update as far as it was, so that at most pods, budgets and workloads are others?
+    /// Is the update as far as it was, so that at most pods and budgets are others?
     pub(super) fn is_as_far_as(&self, other: &Self) -> bool {
         let Self {
             revisions: _,
@@ -94,37 +88,37 @@ impl Basis {
 
 impl NodePods {
     /// All that decisions depend on.
-    pub(super) fn leads_to(&self) -> (&Option<NodeDrain>, Option<Duration>, &[Workload]) {
-        (&self.drain, self.until, &self.workloads)
+    pub(super) fn leads_to(&self) -> (&NodeDrain, Option<Duration>) {
+        (&self.drain, self.until)
     }
 }
 
 /// A look at the pods of one node.
 pub(super) struct Look<'l> {
-    pub(super) name: &'l str,
     pub(super) around: &'l Around<'l>,
     pub(super) pods: &'l [Arc<PodItem>],
     pub(super) budgets: &'l [Arc<Item<Budget>>],
-    pub(super) workloads: &'l WorkloadWatches,
 }
 
 impl Look<'_> {
-    pub(super) fn at(
-        &self,
-        from: Basis,
-        before: Option<&NodePods>,
-        returns: &mut Returns,
-    ) -> NodePods {
+    pub(super) fn at(&self, from: Basis, before: Option<&NodePods>) -> NodePods {
         let &Self {
-            name,
-            around,
-            budgets,
-            workloads,
-            ..
+            around, budgets, ..
         } = self;
         let &Around { api, now, time, .. } = around;
         let ours = |pod: &PodItem| is_operator_pod(pod, &api.namespace);
-        let pods = || self.pods.iter().map(AsRef::as_ref);
+        let same_drain = before.filter(|before| before.from.begun() == from.begun());
+        let arrivals = from.begun().map(|_| {
+            let before = same_drain.and_then(|before| before.arrivals.as_ref());
+            Arrivals::record(before, self.pods.iter().map(AsRef::as_ref), now)
+        });
+        let is_left = |pod: &PodItem| arrivals.as_ref().is_some_and(|it| it.is_left(pod));
+        let (left, pods): (Vec<&PodItem>, Vec<&PodItem>) = self
+            .pods
+            .iter()
+            .map(AsRef::as_ref)
+            .partition(|pod| is_left(pod));
+        let pods = || pods.iter().copied();
         let marker = from.marker.as_ref();
         let overlooked = (from.force && from.time.is_over)
             .then(|| time.checked_sub(LATE).ok())
@@ -133,82 +127,39 @@ impl Look<'_> {
         if from.respects {
             plan.respect(pods());
         }
-        let evicted = || pods().filter(|pod| !ours(pod) && drain_action(pod) != DrainAction::Stays);
-        let until = leave(&mut plan, returns, name, marker, &evicted, budgets, now);
+        plan.left = left.into_iter().map(PodKey::of).collect();
+        let recent = arrivals
+            .as_ref()
+            .map_or_else(Default::default, |arrivals| arrivals.recent(now));
+        plan.hold(|uid| recent.contains_key(uid));
         let blocked = from
             .begun()
             .map(|_| drain::blocked_pods(pods, budgets, ours))
             .unwrap_or_default();
         plan.is_blocked = !blocked.is_empty();
-        let same_drain = before.filter(|before| before.from.begun() == from.begun());
         let first = same_drain.map_or(blocked, |before| before.first.clone());
         plan.put_first(&first, !from.force && !from.time.first_over);
         let after =
             |at: Timestamp| now + Duration::try_from(at.duration_since(time)).unwrap_or_default();
         let until = [
-            until,
+            recent.into_values().min(),
             next_overdue(pods(), time).map(after),
             from.time.next.map(after),
         ]
         .into_iter()
         .flatten()
         .min();
-        plan.note_available(|owner| workloads.found(owner));
-        // A drain that has begun does not wait until workloads that appear meanwhile are known.
-        let known = from.begun().is_some()
-            || pods()
-                .filter_map(owner)
-                .all(|owner| workloads.found(&owner).is_some());
-        let drain = known.then(|| {
-            let obstacle = drain::obstacle(pods, budgets, ours, from.respects, time);
-            NodeDrain {
-                plan: Arc::new(plan),
-                obstacle,
-            }
-        });
-        let workloads: BTreeSet<_> = pods()
-            .filter_map(|pod| Workload::parse(&owner(pod)?))
-            .collect();
+        let obstacle = drain::obstacle(pods, budgets, ours, from.respects, time);
+        let drain = NodeDrain {
+            plan: Arc::new(plan),
+            obstacle,
+        };
         NodePods {
             from,
             until,
-            workloads: workloads.into_iter().collect(),
             drain,
             first,
+            arrivals,
         }
     }
-}
-
-/// Notes in the plan whose pods have come back each time, and whether a budget covers what would be left for that. Returns
-/// when to look again.
-fn leave<'p, P: Iterator<Item = &'p PodItem>>(
-    plan: &mut DrainPlan,
-    returns: &mut Returns,
-    shadow: &str,
-    marker: Option<&Marker>,
-    pods: &impl Fn() -> P,
-    budgets: &[Arc<Item<Budget>>],
-    now: Duration,
-) -> Option<Duration> {
-    let began = marker.and_then(|marker| marker.drain_started_at.as_deref());
-    let stay = pods().filter(|pod| pod.ok().is_none_or(|pod| pod.gone_by.is_none()));
-    let left = marker.map_or(&[][..], |marker| &marker.left_owners);
-    let stay = stay.filter(|pod| !left.contains(&identity(pod)));
-    let found = returns.observe(
-        shadow,
-        began,
-        stay.map(|pod| (pod.uid().to_owned(), identity(pod))),
-        now,
-    );
-    plan.hold(&found.held);
-    plan.returning = found.owners;
-    if !left.is_empty() || !plan.returning.is_empty() {
-        let is_left = |pod: &&PodItem| {
-            [left, &plan.returning]
-                .iter()
-                .any(|them| them.contains(&identity(pod)))
-        };
-        plan.needed = drain::covered(pods().filter(is_left), budgets);
-    }
-    found.next
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use brupop_core::cluster::Cluster;
 use brupop_core::drain::Obstacle;
-use brupop_core::kept::Dropped;
 use brupop_core::known::{Known, RulesByOwner};
 
 use super::look::NodeDrain;
@@ -25,19 +24,15 @@ pub(super) struct PassedOver {
     pub(super) waits_since: Option<Duration>,
     /// When its pods were last looked at.
     pub(super) seen: Duration,
-    /// Its pods may be watched. If not, there was no room for them, and they are looked at again when it is not passed over any
-    /// more.
-    pub(super) watched: bool,
 }
 
 impl PassedOver {
-    pub(super) fn new(obstacle: Obstacle, seen: Duration, watched: bool) -> Self {
+    pub(super) fn new(obstacle: Obstacle, seen: Duration) -> Self {
         Self {
             obstacle,
             waited: Duration::ZERO,
             waits_since: None,
             seen,
-            watched,
         }
     }
 
@@ -87,16 +82,11 @@ impl PassedOver {
 }
 
 impl Drainer {
-    /// Notes of which nodes no pods are kept any more, because there are too many of them, or because others needed the room.
-    pub(super) fn note_dropped(&mut self, dropped: BTreeMap<String, Dropped>, now: Duration) {
-        for (name, why) in dropped {
-            if why == Dropped::TooMany {
-                self.passed_over
-                    .insert(name, PassedOver::new(Obstacle::TooManyPods, now, false));
-            } else if let Some(passed_over) = self.passed_over.get_mut(&name) {
-                passed_over.watched = false;
-            }
-        }
+    /// Notes of which nodes no pods are kept any more, because there are too many of them.
+    pub(super) fn note_dropped(&mut self, dropped: BTreeSet<String>, now: Duration) {
+        let too_many = || PassedOver::new(Obstacle::TooManyPods, now);
+        self.passed_over
+            .extend(dropped.into_iter().map(|name| (name, too_many())));
     }
 
     /// Notes which nodes are passed over because of their pods. Returns what stands in the way of their drains.
@@ -114,18 +104,16 @@ impl Drainer {
             ..
         } = self;
         for name in known.drains.keys() {
-            let Some(NodeDrain { obstacle, .. }) =
-                node_pods.get(name).and_then(|it| it.drain.as_ref())
-            else {
+            let Some(NodeDrain { obstacle, .. }) = node_pods.get(name).map(|it| &it.drain) else {
                 continue;
             };
             let Some(obstacle) = obstacle.clone() else {
                 passed_over.remove(name);
                 continue;
             };
-            let new = PassedOver::new(Obstacle::TooManyPods, now, true);
+            let new = PassedOver::new(Obstacle::TooManyPods, now);
             let passed_over = passed_over.entry(name.clone()).or_insert(new);
-            (passed_over.obstacle, passed_over.seen, passed_over.watched) = (obstacle, now, true);
+            (passed_over.obstacle, passed_over.seen) = (obstacle, now);
         }
         let rules = RulesByOwner::new(cluster, around.policy);
         let drained = cluster
@@ -142,8 +130,6 @@ impl Drainer {
                 .obstacle(known.drains.contains_key(name), now, wake)
                 .cloned();
             let stands = obstacle.is_some();
-            // Its pods are looked at again in its turn.
-            passed_over.watched |= !stands;
             obstacles.extend(obstacle.map(|obstacle| (name.clone(), obstacle)));
             cluster.has_shadow(name) && (stands || passed_over.has_clock())
         });

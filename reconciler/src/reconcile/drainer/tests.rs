@@ -3,9 +3,9 @@ use kube::Resource as _;
 use serde_json::json;
 
 use super::passed_over::PASSED_OVER;
+use super::wanted::For;
 use super::*;
 use brupop_core::drain::Obstacle;
-use brupop_core::kept::Dropped;
 
 /// A node in mid-update, whose agent has reached this state.
 fn updating(cluster: &mut Cluster, name: &str, reached: State, has_marker: bool) {
@@ -66,7 +66,7 @@ fn a_node_whose_pods_were_dropped_is_looked_at_again_in_turn() {
     let wanted = |drainer: &Drainer, cluster: &Cluster| drainer.wanted(cluster).len();
     assert_eq!(wanted(&drainer, &cluster), 1);
     let (seen, obstacle) = (Duration::from_secs(7), Obstacle::TooManyPods);
-    drainer.note_dropped([("brs-a".to_owned(), Dropped::TooMany)].into(), seen);
+    drainer.note_dropped(["brs-a".to_owned()].into(), seen);
     assert_eq!(wanted(&drainer, &cluster), 0);
     let passed_over = &drainer.passed_over["brs-a"];
     assert_eq!(passed_over.obstacle, obstacle);
@@ -76,20 +76,6 @@ fn a_node_whose_pods_were_dropped_is_looked_at_again_in_turn() {
             .is_some()
     };
     assert!(stands(seen) && stands(PASSED_OVER) && !stands(seen + PASSED_OVER));
-    // What is known of one that made room stays known for as long.
-    let obstacle = Obstacle::Never("a pod".into());
-    drainer.passed_over.insert(
-        "brs-a".into(),
-        PassedOver::new(obstacle.clone(), seen, true),
-    );
-    assert_eq!(wanted(&drainer, &cluster), 1);
-    drainer.note_dropped(
-        [("brs-a".to_owned(), Dropped::MadeRoom)].into(),
-        seen + PASSED_OVER / 2,
-    );
-    assert_eq!(wanted(&drainer, &cluster), 0);
-    let passed_over = &drainer.passed_over["brs-a"];
-    assert_eq!((&passed_over.obstacle, passed_over.seen), (&obstacle, seen));
 }
 
 /// A look ends with the node at which it has cost enough, and the next one goes on behind it, whatever changes meanwhile.
@@ -111,11 +97,7 @@ fn each_node_has_its_turn() {
 #[test]
 fn wait_for_a_budget_ends_after_the_time_of_a_drain() {
     let why = "the PodDisruptionBudget shop/cart allows none".to_owned();
-    let mut passed_over = PassedOver::new(
-        Obstacle::Budget { why, waited: false },
-        Duration::ZERO,
-        true,
-    );
+    let mut passed_over = PassedOver::new(Obstacle::Budget { why, waited: false }, Duration::ZERO);
     for (minute, stands, over) in [
         (0, false, false),
         (5, true, false),

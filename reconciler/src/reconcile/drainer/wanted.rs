@@ -3,6 +3,7 @@
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{State, names};
 use brupop_core::cluster::{Cluster, Entry};
+use brupop_core::drain::Obstacle;
 
 use super::Drainer;
 
@@ -43,7 +44,7 @@ impl Drainer {
         if self
             .passed_over
             .get(name)
-            .is_some_and(|passed_over| !passed_over.watched)
+            .is_some_and(|passed_over| passed_over.obstacle == Obstacle::TooManyPods)
         {
             return None;
         }

@@ -41,9 +41,6 @@ Abort: Blame {
         DrainTimedOut: OfDrain =>
             "the node could not be emptied in time",
             "repair what keeps the pod, or give it more time (spec.drain.timeout of the pool)";
-        PodsComeBack: OfDrain =>
-            "pods come back each time they are evicted, and a budget covers them, or they belong to too many workloads",
-            "give these pods no toleration of the cordon and no nodeName, or remove their budget";
         NodeChangesDenied: OfNode =>
             "the API server refuses changes of the Node or its shadow",
             "change the rule or quota, repair the webhook or the field, or remove labels and annotations, as the answer says";

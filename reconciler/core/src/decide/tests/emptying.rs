@@ -2,107 +2,46 @@
 
 use super::world::*;
 use crate::objects::Words;
+use crate::workloads::{Scale, Scales};
+
+fn available(available: u32) -> Option<Scale> {
+    let (is_leaving, wanted) = (false, 3);
+    Some(Scale {
+        is_leaving,
+        wanted,
+        available,
+    })
+}
 
 #[test]
 fn the_cordon_notes_how_workloads_are() {
-    let owners = BTreeMap::from([("apps/v1/ReplicaSet/shop/cart".to_owned(), 3)]);
+    let [cart, gone] = ["cart", "gone"].map(|name| format!("apps/v1/ReplicaSet/shop/{name}"));
+    let scales = Scales::from([(cart.clone(), available(3)), (gone, None)]);
     let view: NodeView<'_> = staged();
-    let view = view.with(|view| view.pods.owners = Some(&owners));
-    assert_eq!(marker_of(&decide(&fleet(), &view)).evicted_owners, owners);
+    let view = view.with(|view| view.pods.scales = Some(&scales));
+    let noted = marker_of(&decide(&fleet(), &view)).evicted_owners;
+    assert_eq!(noted, BTreeMap::from([(cart, 3)]));
 }
 
 /// Somebody has uncordoned it meanwhile. What was noted at the first cordon stays.
 #[test]
 fn another_cordon_notes_the_pods_that_came() {
-    let owners = ["shop/cart", "shop/mail"].map(|name| (format!("apps/v1/ReplicaSet/{name}"), 1));
-    let owners = BTreeMap::from(owners);
+    let scales = ["shop/cart", "shop/mail"];
+    let scales = scales.map(|name| (format!("apps/v1/ReplicaSet/{name}"), available(1)));
+    let scales = Scales::from(scales);
     let view = staged()
         .marked_by(&CORDONED)
         .with_node(|node| node.unschedulable = false);
     let marker = marker_of(&decide(
         &fleet(),
         &view.with(|view| {
-            (view.pods.owners, view.pods.has_claims, view.pods.drained) =
-                (Some(&owners), true, false);
+            (view.pods.scales, view.pods.has_claims, view.pods.drained) =
+                (Some(&scales), true, false);
         }),
     ));
     assert!(!CORDONED.evicted_claims && marker.evicted_claims && marker.emptied);
     let numbers: Vec<u32> = marker.evicted_owners.into_values().collect();
     assert_eq!(numbers, [2, 1], "cart had two");
-}
-
-#[test]
-fn returning_pods_are_left_or_end_drain() {
-    let owners = ["apps/v1/ReplicaSet/shop/cart".to_owned()];
-    let mut view = staged().marked_by(&CORDONED);
-    view.pods.returning = &owners;
-    let decision = decide(&fleet(), &view);
-    assert_eq!(
-        (marker_of(&decision).left_owners, decision.reason),
-        (owners.to_vec(), Reason::Draining(DrainStep::Evicts))
-    );
-    assert!(
-        write(&decision)
-            .tests
-            .contains(&(Field::Unschedulable, Value::Set))
-    );
-
-    let left_owners = (0..8).map(|it| format!("v1/Pod/shop/{it}")).collect();
-    let full = Marker {
-        left_owners,
-        ..CORDONED.clone()
-    };
-    marked(&mut view, &full);
-    assert_eq!(
-        decide(&fleet(), &view).reason,
-        Reason::Aborting(Abort::PodsComeBack),
-        "one more"
-    );
-
-    let left = Marker {
-        left_owners: owners.to_vec(),
-        ..marker(1, false)
-    };
-    let drained = Marker {
-        drained_at: Some(fleet().now.to_owned()),
-        ..left.clone()
-    };
-    view.pods = PodFacts {
-        known: true,
-        drained: true,
-        needed: Some("shop/cart-0"),
-        ..PodFacts::default()
-    };
-    for marker in [&left, &drained] {
-        marked(&mut view, marker);
-        for (force, overdue, reason, confirms) in [
-            (false, false, Reason::Aborting(Abort::PodsComeBack), false),
-            (true, false, Reason::Draining(DrainStep::Evicts), false),
-            (true, true, Reason::Draining(DrainStep::Evicts), true),
-        ] {
-            (view.force, view.time.drain_overdue) = (force, overdue);
-            let decision = decide(&fleet(), &view);
-            let confirmed = matches!(decision.effect, Some(Effect::Grant { .. }));
-            let evicts = decision.effect == Some(Effect::Evict);
-            assert_eq!(
-                evicts,
-                force && !overdue,
-                "others go meanwhile, as their budgets allow"
-            );
-            assert_eq!(
-                (decision.reason, confirmed),
-                (reason, confirms),
-                "force {force} {overdue}"
-            );
-        }
-    }
-    (view.force, view.time.drain_overdue) = (false, false);
-    node(&mut view, |node| node.unschedulable = false);
-    view.pods.needed = None;
-    assert!(
-        marker_of(&decide(&fleet(), &view)).left_owners.is_empty(),
-        "a drain again"
-    );
 }
 
 #[test]

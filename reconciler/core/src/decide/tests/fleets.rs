@@ -26,6 +26,7 @@ use crate::pool::Pool;
 use crate::rules::GateState;
 use crate::tests::world::NOW;
 use crate::window::{Schedule, Starts};
+use crate::workloads::{Scale, Scales};
 use random::{ledger, place, policy, pools};
 
 pub(super) const TERM: u64 = 4;
@@ -172,12 +173,16 @@ impl Fleet {
                 shadow: denied(place.shadow_denied),
             };
             known.denied.insert(name.clone(), denied);
-            let cart = || "apps/v1/ReplicaSet/shop/cart".to_owned();
-            known.evicted.extend(
-                place
-                    .missing
-                    .map(|missing| (name.clone(), missing.then(cart))),
-            );
+            let cart = |missing: bool| {
+                let scale = missing.then_some(Scale {
+                    is_leaving: false,
+                    wanted: 2,
+                    available: 0,
+                });
+                Scales::from([("apps/v1/ReplicaSet/shop/cart".to_owned(), scale)])
+            };
+            let scales = place.missing.map(|missing| (name.clone(), cart(missing)));
+            known.scales.extend(scales);
         }
         known
     }

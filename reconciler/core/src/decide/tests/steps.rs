@@ -85,7 +85,11 @@ fn a_staged_node_is_taken_out_in_order() {
 
 #[test]
 fn each_view_has_its_step() {
-    let owners = ["apps/v1/ReplicaSet/shop/cart".to_owned()];
+    let left = [PodKey {
+        namespace: "shop".into(),
+        name: "cart-0".into(),
+        uid: "u".into(),
+    }];
     let cordoned = staged().marked_by(&CORDONED);
     let back = updating(RebootedIntoUpdate, RebootedIntoUpdate).rebooted(NEW);
     for (what, view, step) in [
@@ -98,9 +102,9 @@ fn each_view_has_its_step() {
             Some(Step::CordonAgain),
         ),
         (
-            "pods return",
-            cordoned.with(|it| it.pods.returning = &owners),
-            Some(Step::LeavePods),
+            "it is empty but for pods that are left",
+            cordoned.with(|it| (it.pods.drained, it.pods.left) = (true, &left)),
+            Some(Step::Grant),
         ),
         ("it is back, and monitored", back, Some(Step::Monitor)),
         (

@@ -24,6 +24,7 @@ pub(super) use crate::decide::{
     Abort, Deletion, DrainStep, Effect, LimitScope, MonitorStep, OtherOperator, Reason, RebootStep,
     Silence, StagingStep, Step, TOO_MANY_PODS, TooManyFailures, Turn, UsedUp,
 };
+pub(super) use crate::drain::PodKey;
 pub(super) use crate::facts::{
     FleetFacts, NodeFacts, NodeView, Observed, Owner, PodFacts, PoolFacts, TimeFacts,
 };

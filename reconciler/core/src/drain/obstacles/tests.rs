@@ -1,7 +1,7 @@
 //! What stands in the way of a drain.
 
 use super::*;
-use crate::drain::{Budgets, covered, matters};
+use crate::drain::{Budgets, matters};
 use crate::tests::world;
 use brupop_api::item::Unreadable;
 use kube::core::Selector;
@@ -213,17 +213,6 @@ fn a_shut_budget_is_waited_for() {
         blocked([&ready], &by_namespace([&ready], &allowing(0)), |_| true),
         None,
         "ours"
-    );
-    let why = "shop/cart-0, which the PodDisruptionBudget shop/some covers";
-    assert_eq!(
-        covered([&ready], &allowing(1)).as_deref(),
-        Some(why),
-        "whatever it allows"
-    );
-    assert_eq!(
-        covered([&ready], &[over("most", "mail", 3, 2)]),
-        None,
-        "of other pods"
     );
 }
 

@@ -3,12 +3,7 @@ use crate::tests::world;
 use serde_json::json;
 
 /// One that asks for a label of this key.
-pub(in crate::kept) fn budget(
-    namespace: &str,
-    name: &str,
-    key: &str,
-    allowed: i32,
-) -> Item<Budget> {
+fn budget(namespace: &str, name: &str, key: &str, allowed: i32) -> Item<Budget> {
     let labels = world::with(json!({"app": null}), &json!({key: "v"}));
     let change = json!({"metadata": {"namespace": namespace}, "spec": {"selector": {"matchLabels": labels}},
         "status": {"disruptionsAllowed": allowed}});
@@ -48,7 +43,7 @@ fn the_budgets_of_a_namespace_are_bounded() {
         .map(|budget| budget.body.clone())
         .collect();
     assert_eq!(hoarded, [Err(Unreadable::TooMany)], "one stands for all");
-    assert!(budgets.has_too_many() && budgets.keys("hoarder").unwrap().is_empty());
+    assert!(budgets.has_too_many());
     // Nobody knows whether that is the last one.
     budgets.remove(&budget("hoarder", "b-0", &long, 1));
     budgets.put(budget("hoarder", "b-1", &long, 1));
@@ -111,52 +106,15 @@ fn each_change_is_counted_and_some_matter() {
     budgets.listed(budget("shop", "cart", "app", 1));
     budgets.list_ends();
     assert!(budgets.all()[0].metadata.resource_version.is_none());
-    let mut after = |budget| (budgets.put(budget), budgets.revision(), budgets.asked());
+    let mut after = |budget| (budgets.put(budget), budgets.revision());
     assert_eq!(
         after(budget("shop", "cart", "app", 0)),
-        (false, 2, 1),
+        (false, 2),
         "fewer than before wake nobody"
     );
-    assert_eq!(after(budget("shop", "cart", "app", 1)), (true, 3, 1));
-    assert_eq!(after(budget("shop", "cart", "tier", 1)), (true, 4, 2));
-    assert_eq!(
-        after(budget("shop", "other", "tier", 1)),
-        (true, 5, 2),
-        "they asked for it before"
-    );
-    assert_eq!((budgets.asked_in("shop"), budgets.asked_in("bank")), (2, 0));
+    assert_eq!(after(budget("shop", "cart", "app", 1)), (true, 3));
+    assert_eq!(after(budget("shop", "cart", "tier", 1)), (true, 4));
     budgets.remove(&budget("shop", "cart", "tier", 1));
-    budgets.remove(&budget("shop", "other", "tier", 1));
-    assert_eq!(
-        (
-            budgets.revision(),
-            budgets.all().len(),
-            budgets.keys("shop")
-        ),
-        (7, 0, None)
-    );
+    assert_eq!((budgets.revision(), budgets.all().len()), (5, 0));
     assert_eq!((budgets.now.bytes, budgets.now.all.len()), (0, 0));
-}
-
-/// The controller of budgets writes their status all the time.
-#[test]
-fn a_budget_that_is_alone_and_changes_asks_for_its_labels_all_the_same() {
-    let mut budgets = KeptBudgets::default();
-    let asks_for = |budgets: &KeptBudgets| {
-        budgets
-            .keys("shop")
-            .map(|keys| keys.iter().cloned().collect::<Vec<_>>())
-    };
-    for allowed in [1, 0, 1] {
-        budgets.put(budget("shop", "cart", "app", allowed));
-        assert_eq!(asks_for(&budgets), Some(vec!["app".to_owned()]));
-    }
-    let asked = budgets.asked();
-    budgets.put(budget("shop", "cart", "tier", 1));
-    assert_eq!(
-        (asks_for(&budgets), budgets.asked()),
-        (Some(vec!["tier".to_owned()]), asked + 1)
-    );
-    budgets.remove(&budget("shop", "cart", "tier", 1));
-    assert_eq!((asks_for(&budgets), budgets.all().len()), (None, 0));
 }

@@ -30,11 +30,28 @@ fn view() -> NodeView<'static> {
 }
 
 #[test]
+fn some_of_the_pods_that_are_left_are_named() {
+    let left = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"].map(|name| PodKey {
+        namespace: "shop".into(),
+        name: name.into(),
+        uid: "u".into(),
+    });
+    for (left, says) in [
+        (&left[..1], "shop/a tolerate the cordon"),
+        (&left[..], "shop/g, shop/h and 2 more tolerate the cordon"),
+    ] {
+        let mut view = view();
+        view.pods.left = left;
+        let note = EventText::of_step(&view, Step::Grant).unwrap().note;
+        assert!(note.contains(says) && !note.contains("shop/i"), "{note}");
+    }
+}
+
+#[test]
 fn each_step_has_its_word() {
     for (step, word, warning, on_node) in [
         (Step::Stage("2.0.0"), "UpdateStarted", false, true),
         (Step::CordonAgain, "CordonedAgain", true, true),
-        (Step::LeavePods, "PodsLeft", true, true),
         (
             Step::Finish {
                 workloads_back: true,

@@ -73,6 +73,9 @@ impl Objects {
         if had && !has {
             state.uncordoned = Some(self.pools.now);
         }
+        if is["drain_started_at"] != was["drain_started_at"] {
+            state.drain_began = self.pools.now;
+        }
         if is != was {
             let attempt = number(&is, "/attempt").unwrap_or(0);
             let drained = Drained {
@@ -114,7 +117,7 @@ impl Objects {
         let state = self.pods.entry(key.to_owned()).or_default();
         let same = text(&state.object, "/metadata/uid") == text(&after, "/metadata/uid");
         if !same || text(&state.object, "/spec/nodeName").is_empty() {
-            state.bound = revision;
+            (state.bound, state.bound_at) = (revision, self.pools.now);
         }
         state.object = after;
     }

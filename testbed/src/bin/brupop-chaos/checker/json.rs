@@ -105,13 +105,3 @@ pub(crate) fn event(
     }
     serde_json::from_value(line).unwrap()
 }
-
-/// Elements of a list that are texts.
-pub(crate) fn texts<'a>(object: &'a Json, pointer: &str) -> impl Iterator<Item = &'a str> {
-    object
-        .pointer(pointer)
-        .and_then(Json::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Json::as_str)
-}

@@ -22,6 +22,8 @@ pub(crate) struct NodeState {
     pub(crate) drained: Option<Drained>,
     /// When it was made, or made again, since the checker began.
     pub(crate) made: Duration,
+    /// When its last drain began, since the checker began.
+    pub(crate) drain_began: Duration,
     /// When it was last cordoned no more, since the checker began.
     pub(crate) uncordoned: Option<Duration>,
 }
@@ -37,11 +39,12 @@ pub(crate) struct Drained {
     pub(crate) cordoned: bool,
 }
 
-/// A pod, and since which revision it is bound to its node.
+/// A pod, and since when it is bound to its node: the revision, and the time since the checker began.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PodState {
     pub(crate) object: Json,
     pub(crate) bound: u64,
+    pub(crate) bound_at: Duration,
 }
 
 /// The right to reboot a host from one boot.

@@ -1,14 +1,19 @@
 //! What each revision must keep to. Pure: each rule looks at an object before and after, and at the others.
 
-use serde_json::Value as Json;
+use std::time::Duration;
 
-use super::Violation;
+use serde_json::{Value as Json, json};
+
 use super::json::{
     COMPONENT, EXCLUDED, is_cordoned, is_halted, is_only_kept, is_set, marker, members, node_of,
-    number, shadow_of, text, texts,
+    number, shadow_of, text,
 };
 use super::objects::{Objects, PodState};
+use super::{GRACE, Violation};
 use brupop_testbed::operator::NAMESPACE;
+
+/// So long after a drain began, it does not wait for pods any more that come and tolerate the cordon.
+const LATE: Duration = Duration::from_mins(1);
 
 /// The ledger is written: the limit holds, no slot is lost, and no halted version gets another slot.
 pub(crate) fn ledger(after: &Json, objects: &Objects) -> Vec<Violation> {
@@ -245,11 +250,10 @@ pub(crate) fn grant(node: &str, shadow: &Json, objects: &Objects) -> Vec<Violati
     if !is_cordoned(&state.object) && state.uncordoned.is_some_and(|at| !objects.is_recent(at)) {
         return vec![violated("it has not been cordoned for long".to_owned())];
     }
-    let marker = marker(&state.object);
     let left = objects.pods.iter().filter(|(key, pod)| {
         text(&pod.object, "/spec/nodeName") == node
             && pod.bound < drained.listed_after
-            && must_go(key, pod, &marker)
+            && must_go(key, pod, state.drain_began)
     });
     left.map(|(key, pod)| {
         violated(format!(
@@ -260,26 +264,18 @@ pub(crate) fn grant(node: &str, shadow: &Json, objects: &Objects) -> Vec<Violati
     .collect()
 }
 
-/// Does a drain wait until this pod is gone? Not for those of daemons, nor for mirrors of static pods; the operator's own
-/// may come back, and so may those of workloads that the marker leaves.
-fn must_go(key: &str, pod: &PodState, marker: &Json) -> bool {
+/// Does a drain that began then wait until this pod is gone? Not for those of daemons, nor for mirrors of static pods; the
+/// operator's own may come back, and those that tolerate every taint may come a minute later. The leader may see them late.
+fn must_go(key: &str, pod: &PodState, drain_began: Duration) -> bool {
     let object = &pod.object;
-    let owner = object
-        .pointer("/metadata/ownerReferences/0")
-        .cloned()
-        .unwrap_or_default();
     let is_mirror = is_set(object, "/metadata/annotations/kubernetes.io~1config.mirror");
     let is_ours = key.starts_with(NAMESPACE) && is_set(object, COMPONENT);
-    let (namespace, name) = key.split_once('/').unwrap_or_default();
-    let controlled = format!(
-        "{}/{}/{namespace}/{}",
-        text(&owner, "/apiVersion"),
-        text(&owner, "/kind"),
-        text(&owner, "/name")
-    );
-    let unowned = format!("v1/Pod/{namespace}/{name}");
-    let is_left = texts(marker, "/left_owners").any(|left| left == controlled || left == unowned);
-    text(&owner, "/kind") != "DaemonSet" && !is_mirror && !is_ours && !is_left
+    let is_daemon = text(object, "/metadata/ownerReferences/0/kind") == "DaemonSet";
+    let tolerates = object["spec"]["tolerations"]
+        .as_array()
+        .is_some_and(|all| all.contains(&json!({"operator": "Exists"})));
+    let is_left = tolerates && pod.bound_at + GRACE > drain_began + LATE;
+    !is_daemon && !is_mirror && !is_ours && !is_left
 }
 
 /// A cordon that came or went without the marker's word; who did it is in the audit log.

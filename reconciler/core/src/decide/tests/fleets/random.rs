@@ -25,7 +25,7 @@ pub(super) fn place(name: &str, dice: &mut Dice<'_>) -> Place {
     };
     let full = DrainPlan {
         evict: vec![pod()],
-        owners: [("apps/v1/ReplicaSet/shop/cart".into(), 2)].into(),
+        owners: ["apps/v1/ReplicaSet/shop/cart".into()].into(),
         ..DrainPlan::default()
     };
     let shadow = (!dice.rarely(12)).then(|| shadow(name, dice));

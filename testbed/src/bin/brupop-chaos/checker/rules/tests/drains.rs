@@ -63,6 +63,31 @@ fn only_pods_that_a_drain_awaits_must_be_gone() {
 }
 
 #[test]
+fn late_pods_that_tolerate_the_cordon_may_stay() {
+    const LISTED: &str =
+        r#"{"shadow_uid":"u","attempt":1,"cordoned_at":"t","operator_pods":["w"]}"#;
+    let mut tolerant = pod("ReplicaSet");
+    tolerant["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+    for (pod, seconds, expected) in [
+        (&tolerant, 40, vec!["drain"]),
+        (&tolerant, 41, vec![]),
+        (&pod("ReplicaSet"), 41, vec!["drain"]),
+    ] {
+        let mut objects = after(seconds, [slots(&one()), free(), marked(CORDONED)]);
+        let later = [("pods/shop/a", pod.clone()), marked(LISTED), marked(MARKED)];
+        for (number, (key, object)) in (4..).zip(later) {
+            assert_eq!(objects.take(put(number, key, object)), []);
+        }
+        let granted = shadow("RebootedIntoUpdate", 1, Some("b"));
+        assert_eq!(
+            rules(&objects.take(put(7, SHADOW, granted))),
+            expected,
+            "{seconds}"
+        );
+    }
+}
+
+#[test]
 fn cordons_go_with_the_markers_word() {
     let (ours, theirs, free) = (
         node(Some(MARKED), true),

@@ -1,0 +1,120 @@
+//! Reads the workloads whose pods are evicted: before the drain, and once the node is in service again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use brupop_api::Item;
+use brupop_api::marker::EVICTED_OWNERS_MAX;
+use brupop_core::workloads::{self, Scale, Scales, Workload};
+use brupop_runtime::Listing;
+use brupop_runtime::errors::describe;
+use futures::future::join_all;
+use kube::api::{Api, ListParams};
+use kube::{Client, Error};
+use tokio::time::sleep;
+
+/// A workload that has fewer pods available than before is read again after the first of these, doubled up to the second.
+const READ_AGAIN: [Duration; 2] = [Duration::from_secs(10), Duration::from_mins(5)];
+
+/// The reads for all nodes, by name of the shadow.
+#[derive(Debug, Default)]
+pub struct WorkloadReads(BTreeMap<String, NodeReads>);
+
+#[derive(Debug, Default)]
+struct NodeReads {
+    scales: Scales,
+    /// The wait before the next read.
+    wait: Duration,
+    is_under_way: bool,
+    /// A decision has asked for them since the last [`WorkloadReads::prune`].
+    is_wanted: bool,
+}
+
+impl WorkloadReads {
+    /// Returns the owners that are still to be read, of these, each of which had so many pods available.
+    pub fn unread<'o>(
+        &mut self,
+        name: &str,
+        owners: impl Iterator<Item = (&'o String, u32)>,
+    ) -> Vec<(String, Workload)> {
+        let reads = self.0.entry(name.to_owned()).or_default();
+        reads.is_wanted = true;
+        owners
+            .filter_map(|(owner, before)| Some((owner, before, Workload::parse(owner)?)))
+            .take(EVICTED_OWNERS_MAX)
+            .filter(|(owner, before, _)| workloads::is_unread(owner, *before, &reads.scales))
+            .map(|(owner, _, workload)| (owner.clone(), workload))
+            .collect()
+    }
+
+    /// Begins the next read, unless one is under way. Returns after which wait.
+    pub fn begin(&mut self, name: &str) -> Option<Duration> {
+        let reads = self.0.get_mut(name)?;
+        (!std::mem::replace(&mut reads.is_under_way, true)).then_some(reads.wait)
+    }
+
+    /// Records what was read.
+    pub fn end(&mut self, name: &str, scales: Scales) {
+        if let Some(reads) = self.0.get_mut(name) {
+            reads.scales.extend(scales);
+            reads.is_under_way = false;
+            reads.wait = (reads.wait * 2).clamp(READ_AGAIN[0], READ_AGAIN[1]);
+        }
+    }
+
+    /// Whether a read has ended.
+    pub fn has_ended(&self, name: &str) -> bool {
+        self.0.get(name).is_some_and(|reads| !reads.wait.is_zero())
+    }
+
+    /// Forgets what no decision has asked for since the last call.
+    pub fn prune(&mut self) {
+        self.0
+            .retain(|_, reads| std::mem::take(&mut reads.is_wanted));
+    }
+
+    /// Returns what was read for each node, where a read has ended.
+    pub fn scales(&self) -> BTreeMap<String, Scales> {
+        let ended = self.0.iter().filter(|(name, _)| self.has_ended(name));
+        ended
+            .map(|(name, reads)| (name.clone(), reads.scales.clone()))
+            .collect()
+    }
+}
+
+/// Reads these workloads after this wait. Those that do not answer are left out.
+pub async fn read(client: Client, wait: Duration, workloads: Vec<(String, Workload)>) -> Scales {
+    sleep(wait).await;
+    let reads = workloads
+        .iter()
+        .map(|(_, workload)| find(&client, workload));
+    let answers = join_all(reads).await;
+    let answers = workloads.into_iter().zip(answers);
+    let scales = answers.filter_map(|((owner, _), answer)| match answer {
+        Ok(scale) => Some((owner, scale)),
+        Err(error) => {
+            let error = describe(&error);
+            tracing::warn!(owner, error, "a workload could not be read");
+            None
+        }
+    });
+    scales.collect()
+}
+
+/// Returns the scale of a workload; `None` without the right to read it, or if the request is refused for another reason that
+/// does not go away.
+async fn find(client: &Client, workload: &Workload) -> kube::Result<Option<Scale>> {
+    let (namespace, resource) = (&workload.namespace, &workload.resource);
+    let api = Api::<Item<Scale>>::namespaced_with(client.clone(), namespace, resource);
+    // A list of one takes its turn with other large answers.
+    let named = ListParams::default().fields(&format!("metadata.name={}", workload.name));
+    let found = async { Listing::begin(&api, &named).await?.next().await };
+    match found.await {
+        Ok(object) => Ok(Scale::of(object.as_ref())),
+        Err(Error::Api(status)) if matches!(status.code, 400..=409 | 422) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+use std::convert::Infallible;
+
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Bytes;
+use kube::client::Body;
+use serde_json::{Value, json};
+
+use super::*;
+
+const CART: &str = "apps/v1/ReplicaSet/shop/cart";
+const MAIL: &str = "apps/v1/StatefulSet/shop/mail";
+
+/// A workload that wants three pods, of which so many are available.
+fn scale(available: u32) -> Option<Scale> {
+    let object = json!({"metadata": {"name": "cart"}, "spec": {"replicas": 3}, "status": {"availableReplicas": available}});
+    Scale::of(Some(&serde_json::from_value(object).unwrap()))
+}
+
+fn owners(names: &[&str], before: u32) -> BTreeMap<String, u32> {
+    names
+        .iter()
+        .map(|name| ((*name).to_owned(), before))
+        .collect()
+}
+
+fn unread(reads: &mut WorkloadReads, owners: &BTreeMap<String, u32>) -> Vec<String> {
+    let owners = owners.iter().map(|(owner, before)| (owner, *before));
+    let unread = reads.unread("brs-n", owners).into_iter();
+    unread.map(|(owner, _)| owner).collect()
+}
+
+#[test]
+fn workloads_that_are_missing_are_read_again() {
+    let owners = owners(&[CART, MAIL, "batch/v1/Job/shop/tidy"], 2);
+    let mut reads = WorkloadReads::default();
+    assert_eq!(unread(&mut reads, &owners), [CART, MAIL]);
+    assert_eq!(reads.begin("brs-n"), Some(Duration::ZERO));
+    assert_eq!(reads.begin("brs-n"), None, "it is under way");
+    assert!(!reads.has_ended("brs-n") && reads.scales().is_empty());
+    reads.end("brs-n", Scales::from([(CART.to_owned(), scale(2))]));
+    for seconds in [10, 20, 40, 80, 160, 300, 300] {
+        assert_eq!(unread(&mut reads, &owners), [MAIL]);
+        assert_eq!(reads.begin("brs-n"), Some(Duration::from_secs(seconds)));
+        reads.end("brs-n", Scales::from([(MAIL.to_owned(), scale(1))]));
+    }
+    let both = Scales::from([(CART.to_owned(), scale(2)), (MAIL.to_owned(), scale(1))]);
+    assert_eq!(reads.scales(), BTreeMap::from([("brs-n".to_owned(), both)]));
+    reads.end("brs-n", Scales::from([(MAIL.to_owned(), scale(2))]));
+    assert!(unread(&mut reads, &owners).is_empty());
+    reads.prune();
+    assert!(reads.has_ended("brs-n"));
+    reads.prune();
+    assert!(!reads.has_ended("brs-n"), "nobody has asked for it since");
+}
+
+#[test]
+fn only_so_many_workloads_of_a_node_are_read() {
+    let mut reads = WorkloadReads::default();
+    let many: Vec<_> = (10..40)
+        .map(|nth| format!("apps/v1/ReplicaSet/shop/{nth}"))
+        .collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let first = unread(&mut reads, &owners(&many, 0));
+    assert_eq!(first.len(), EVICTED_OWNERS_MAX);
+    let none = first.into_iter().map(|owner| (owner, None)).collect();
+    reads.end("brs-n", none);
+    assert!(unread(&mut reads, &owners(&many, 0)).is_empty());
+}
+
+#[tokio::test]
+async fn a_workload_is_read_by_name() {
+    let refused = |code: u16| {
+        (
+            code,
+            json!({"kind": "Status", "status": "Failure", "code": code}),
+        )
+    };
+    let list = |items: Value| {
+        (
+            200,
+            json!({"metadata": {"resourceVersion": "9"}, "items": items}),
+        )
+    };
+    let there = json!({"metadata": {"name": "cart", "namespace": "shop", "uid": "u"},
+        "spec": {"replicas": 3}, "status": {"availableReplicas": 1}});
+    for ((code, body), found) in [
+        (list(json!([there])), Some(scale(1))),
+        (list(json!([])), Some(None)),
+        (refused(403), Some(None)),
+        (refused(503), None),
+    ] {
+        let text = body.to_string();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let query = "fieldSelector=metadata.name%3Dcart";
+            assert!(
+                request
+                    .uri()
+                    .path()
+                    .ends_with("/namespaces/shop/replicasets")
+            );
+            assert!(request.uri().query().unwrap().contains(query));
+            let answer = Response::builder()
+                .status(code)
+                .body(Full::<Bytes>::from(text.clone()));
+            async move { Ok::<_, Infallible>(answer.unwrap()) }
+        });
+        let cart = vec![(CART.to_owned(), Workload::parse(CART).unwrap())];
+        let read = read(Client::new(service, "ns"), Duration::ZERO, cart).await;
+        let found = found.map(|scale| (CART.to_owned(), scale));
+        assert_eq!(read, found.into_iter().collect(), "{code} {body}");
+    }
+}
