@@ -34,7 +34,7 @@ use crate::operation::{ApiServer, Reply};
 use crate::watches::Watches;
 use brupop_core::drain::PodKey;
 use brupop_core::gates::answer::GateAnswer;
-use brupop_core::known::Known;
+use brupop_core::leader::LeaderState;
 use brupop_core::policy::Policy;
 use brupop_core::rules::GateQuery;
 use brupop_core::workloads::Scales;
@@ -76,7 +76,7 @@ pub struct Reconciler {
 struct Leading {
     /// The term that was written into the ledger.
     term: Option<u64>,
-    known: Known,
+    state: LeaderState,
     drainer: Drainer,
     memory: Memory,
     /// When nodes may be opted in again, after one could not be.
@@ -112,7 +112,7 @@ impl Leading {
         let check = || Check::new(interval(settings.check_interval_seconds));
         Self {
             term: None,
-            known: Known::default(),
+            state: LeaderState::default(),
             drainer: Drainer::default(),
             memory: Memory::default(),
             opt_in_from: Duration::ZERO,
@@ -219,7 +219,7 @@ impl Reconciler {
             return at_latest;
         };
         if !std::mem::replace(&mut self.elected_before, true) {
-            self.leading = Leading::new(&self.settings, self.now());
+            self.forget();
             // The term protects against decisions of earlier leaders, not against decisions on what this one knew
             // before it led.
             self.watches.refresh();
@@ -237,8 +237,14 @@ impl Reconciler {
             return;
         }
         tracing::warn!("this process no longer leads");
-        self.leading = Leading::new(&self.settings, self.now());
+        self.forget();
         self.metrics.passed(None);
+    }
+
+    /// Forgets what was known and under way as long as this process led.
+    fn forget(&mut self) {
+        self.leading = Leading::new(&self.settings, self.now());
+        self.watches.forget_led();
     }
 
     fn now(&self) -> Duration {

@@ -94,6 +94,12 @@ impl Watches {
         }
     }
 
+    /// Forgets what was known of nodes by the leadership that has ended.
+    pub fn forget_led(&self) {
+        let mut cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
+        cluster.forget_led();
+    }
+
     /// What is known now. As long as this is held, nothing is learnt.
     ///
     /// # Errors

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use brupop_api::{Item, names};
 use brupop_core::cluster::Cluster;
-use brupop_core::known::Known;
+use brupop_core::leader::LeaderState;
 use brupop_core::objects::{AgentPod, Readiness, WatchedNode};
-use brupop_core::observe::{Leader, Now};
+use brupop_core::observe::Now;
 use brupop_core::policy::Policy;
 use brupop_core::pool::Pool;
 use brupop_core::rules::{Limit, Rules, StepDurations};
@@ -27,14 +27,6 @@ pub fn now() -> Now<'static> {
     }
 }
 
-/// Who looks at it.
-pub const LEADER: Leader<'_> = Leader {
-    term: 4,
-    enforced: true,
-    alone: true,
-    own_node: Some("node-0001"),
-};
-
 /// How it is updated.
 pub fn policy() -> Policy {
     let default_pool = Rules::of_settings(Limit::Percent(20), vec![], StepDurations::default());
@@ -45,10 +37,11 @@ pub fn policy() -> Policy {
 }
 
 /// The cluster with this number of pools, and what is known of it before a pass.
-pub fn prepared(pools: usize) -> (Cluster, Known) {
-    let cluster = with_pools(cluster(), pools);
-    let known = Known::of(&cluster, now().time, &policy());
-    (cluster, known)
+pub fn prepared(pools: usize) -> (Cluster, LeaderState) {
+    let mut cluster = with_pools(cluster(), pools);
+    let mut leader = LeaderState::new(4, "node-0001");
+    leader.prepare_pools(&mut cluster, now().time, &policy());
+    (cluster, leader)
 }
 
 /// Every tenth node is in mid-update, every third has been updated, the others wait, in three zones.
@@ -95,10 +88,10 @@ pub fn cluster() -> Cluster {
                 since: None,
             }),
         };
-        let entry = cluster.entry(&shadow);
-        entry.agents.insert("agent".to_owned(), agent);
-        entry.node = Some(Arc::new(watched));
-        entry.shadow = Some(Arc::new(serde_json::from_value(object).expect("a shadow")));
+        let record = cluster.record(&shadow);
+        record.agents.insert("agent".to_owned(), agent);
+        record.node = Some(Arc::new(watched));
+        record.shadow = Some(Arc::new(serde_json::from_value(object).expect("a shadow")));
     }
     let ledger =
         json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"term": 4, "slots": slots}});

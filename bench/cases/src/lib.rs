@@ -21,7 +21,7 @@ use brupop_webhook::metrics::Metrics;
 use brupop_webhook::review::answer;
 
 use crate::agent::Agent;
-use crate::fleet::{LEADER, POOLS, now, policy, prepared};
+use crate::fleet::{POOLS, now, policy, prepared};
 use crate::review::{AGENT, STRANGER, review};
 
 /// Does something as often as is wanted, and counts or takes times meanwhile.
@@ -59,15 +59,15 @@ pub fn say_why(decided: &Decisions<'_>) -> Vec<DesiredCondition> {
 
 /// A part of a pass over 5,000 nodes with this many pools.
 pub fn pass(part: Part, pools: usize, drive: Driver<'_>) {
-    let ((cluster, known), policy, now) = (prepared(pools), policy(), now());
+    let ((cluster, leader), policy, now) = (prepared(pools), policy(), now());
     if part == Part::Observe {
         return drive(&mut || {
-            let pools = observe::pools_at(black_box(&cluster), &known, &policy, now.time);
-            black_box(observe(&cluster, &known, &pools, &policy, &LEADER, now));
+            let pools = observe::pools_at(black_box(&cluster), &leader, &policy, now.time);
+            black_box(observe(&cluster, &leader, &pools, &policy, now));
         });
     }
-    let pools = observe::pools_at(&cluster, &known, &policy, now.time);
-    let observed = observe(&cluster, &known, &pools, &policy, &LEADER, now);
+    let pools = observe::pools_at(&cluster, &leader, &policy, now.time);
+    let observed = observe(&cluster, &leader, &pools, &policy, now);
     if part == Part::Decide {
         return drive(&mut || {
             black_box(black_box(&observed).decide());

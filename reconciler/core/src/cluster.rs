@@ -1,4 +1,4 @@
-//! What the API server says of the cluster: one entry for each node, kept up to date by watches. Pure.
+//! What the API server says of the cluster: one record for each node, kept up to date by watches. Pure.
 
 mod watched;
 
@@ -8,8 +8,12 @@ use std::sync::Arc;
 use brupop_api::fleet::{BottlerocketFleetStatus, Slot};
 use brupop_api::pool::BottlerocketPoolStatus;
 use brupop_api::{BottlerocketShadow, Item, Marker, State};
+use jiff::Timestamp;
 use kube::core::SelectorExt as _;
 
+use crate::drain::DrainPlan;
+use crate::facts::Owner;
+use crate::led::LedNode;
 use crate::objects::{AgentPod, WatchedFleet, WatchedNode};
 use crate::pool::Pool;
 use crate::rules::{GateQuery, PoolGate, Rules};
@@ -19,8 +23,8 @@ pub use watched::Watched;
 /// What is known of the cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Cluster {
-    /// One entry for each node, by the name that its shadow has or would have.
-    pub entries: BTreeMap<String, Entry>,
+    /// One record for each node, by the name that its shadow has or would have.
+    pub records: BTreeMap<String, NodeRecord>,
     /// The fleet, if there is one.
     pub fleet: Option<Arc<Item<WatchedFleet>>>,
     /// The pools, by name: the first 128.
@@ -35,13 +39,15 @@ pub struct Cluster {
 
 /// What is known of one node.
 #[derive(Clone, Debug, Default)]
-pub struct Entry {
+pub struct NodeRecord {
     /// The Node, if there is one.
     pub node: Option<Arc<WatchedNode>>,
     /// The shadow, if there is one; perhaps it cannot be read.
     pub shadow: Option<Arc<Item<BottlerocketShadow>>>,
     /// The pods of its agent, by name.
     pub agents: BTreeMap<String, AgentPod>,
+    /// What this process knows of it while it leads.
+    pub led: LedNode,
 }
 
 /// A pool as it is watched, readable or not.
@@ -51,7 +57,7 @@ pub struct WatchedPool {
     pub item: Item<Pool>,
 }
 
-impl Entry {
+impl NodeRecord {
     /// The shadow, if there is one that can be read.
     pub fn shadow(&self) -> Option<&BottlerocketShadow> {
         self.shadow.as_ref()?.ok()
@@ -80,6 +86,19 @@ impl Entry {
             && self
                 .shadow()
                 .is_some_and(|shadow| shadow.spec.state != State::Idle)
+    }
+
+    /// Records what the node's drain has to do now, and what holds that up, if its pods are known.
+    pub fn record_drain(
+        &mut self,
+        drain: Option<(Arc<DrainPlan>, Option<String>)>,
+        now: Timestamp,
+    ) {
+        let volumes = self
+            .node
+            .as_ref()
+            .map_or(0, |node| node.facts.volumes_in_use);
+        self.led.record_drain(drain, volumes, now);
     }
 
     fn is_empty(&self) -> bool {
@@ -129,33 +148,51 @@ impl Cluster {
         K::replace(objects, self);
     }
 
-    /// The entry of this name, which is made unless it is there.
-    pub fn entry(&mut self, name: &str) -> &mut Entry {
-        self.entries.entry(name.to_owned()).or_default()
+    /// The record of this name, which is made unless it is there.
+    pub fn record(&mut self, name: &str) -> &mut NodeRecord {
+        self.records.entry(name.to_owned()).or_default()
+    }
+
+    /// Which pool owns this node, if that is known.
+    pub fn owner(&self, name: &str) -> Option<Owner> {
+        self.records.get(name)?.led.owner
+    }
+
+    /// What the drain of this node has to do, if its pods are known.
+    pub fn drain(&self, name: &str) -> Option<&DrainPlan> {
+        let drain = self.records.get(name)?.led.drain.as_ref();
+        drain.map(|drain| &*drain.plan)
+    }
+
+    /// Forgets what was known of nodes by the leadership that has ended.
+    pub fn forget_led(&mut self) {
+        for record in self.records.values_mut() {
+            record.led = LedNode::default();
+        }
     }
 
     /// The Nodes, by the name that their shadow has or would have.
     pub fn nodes(&self) -> impl Iterator<Item = (&str, &Arc<WatchedNode>)> {
-        self.entries
+        self.records
             .iter()
             .filter_map(|(name, entry)| Some((name.as_str(), entry.node.as_ref()?)))
     }
 
     /// The shadows, including those that cannot be read.
     pub fn shadows(&self) -> impl Iterator<Item = &Item<BottlerocketShadow>> {
-        self.entries
+        self.records
             .values()
             .filter_map(|entry| entry.shadow.as_deref())
     }
 
     /// The Node of the shadow of this name.
     pub fn node(&self, name: &str) -> Option<&Arc<WatchedNode>> {
-        self.entries.get(name)?.node.as_ref()
+        self.records.get(name)?.node.as_ref()
     }
 
     /// Is there a shadow of this name?
     pub fn has_shadow(&self, name: &str) -> bool {
-        self.entries
+        self.records
             .get(name)
             .is_some_and(|entry| entry.shadow.is_some())
     }
@@ -177,13 +214,13 @@ impl Cluster {
 
     /// The shadow of this name, if there is one that can be read.
     pub fn shadow(&self, name: &str) -> Option<&BottlerocketShadow> {
-        self.entries.get(name)?.shadow()
+        self.records.get(name)?.shadow()
     }
 
     /// The names of Nodes that the API server lets us patch as far as we know, and that have a shadow of which the same is
     /// true.
     pub fn normal_nodes(&self) -> Vec<&str> {
-        let normal = self.entries.values().filter_map(|entry| {
+        let normal = self.records.values().filter_map(|entry| {
             let node = entry
                 .node
                 .as_ref()
@@ -196,7 +233,7 @@ impl Cluster {
     /// How many nodes have an update to finish, changes to undo, or one of these slots. Of a node whose Node or shadow cannot
     /// be read, that may be so.
     pub fn busy_nodes(&self, slots: &BTreeMap<String, Slot>) -> usize {
-        let is_busy = |entry: &Entry| {
+        let is_busy = |entry: &NodeRecord| {
             let shadow = entry.shadow.as_ref();
             entry
                 .node
@@ -206,7 +243,7 @@ impl Cluster {
                     .is_some_and(|item| item.ok().is_none_or(|it| it.spec.state != State::Idle))
         };
         let without_slot = self
-            .entries
+            .records
             .iter()
             .filter(|(name, _)| !slots.contains_key(*name));
         slots.len() + without_slot.filter(|(_, entry)| is_busy(entry)).count()

@@ -10,9 +10,8 @@ use brupop_api::fleet::Slot;
 use brupop_api::{Marker, Problem, State};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::cluster::Entry;
+use crate::cluster::NodeRecord;
 use crate::facts::{PoolFacts, TimeFacts};
-use crate::known::KnownNode;
 use crate::objects::Readiness;
 use crate::policy::Durations;
 use crate::rules::StepDurations;
@@ -104,18 +103,17 @@ impl Gated {
 }
 
 impl<'t> Times<'t> {
-    /// Of this entry. Marker, shadow and slot count as far as they can be read.
+    /// Of this record. Marker, shadow and slot count as far as they can be read.
     pub(crate) fn of(
         clock: &mut Clock<'_>,
-        entry: &'t Entry,
-        known: KnownNode<'t>,
+        record: &'t NodeRecord,
         marker: Option<&'t Marker>,
         shadow: Option<&'t ShadowFacts<'t>>,
         slot: Option<&'t Slot>,
         (durations, steps): (&'t Durations, &'t StepDurations),
     ) -> Self {
-        let node = entry.node.as_ref().map(|node| &node.facts);
-        let node_uid = entry.node.as_ref().map_or("", |node| node.uid());
+        let node = record.node.as_ref().map(|node| &node.facts);
+        let node_uid = record.node.as_ref().map_or("", |node| node.uid());
         let mut read = |readiness: Option<Readiness>, field| {
             let mut readiness = readiness?;
             readiness.since = readiness
@@ -125,7 +123,7 @@ impl<'t> Times<'t> {
         };
         let node_readiness = read(node.and_then(|node| node.readiness), "Ready");
         let readiness = read(
-            entry.agent().and_then(|agent| agent.readiness),
+            record.agent().and_then(|agent| agent.readiness),
             "agent's Ready",
         );
         let ready = node_readiness.and_then(Readiness::ready_since);
@@ -134,7 +132,7 @@ impl<'t> Times<'t> {
         } else {
             node_readiness
         };
-        let spec = shadow.and(entry.shadow()).map(|shadow| &shadow.spec);
+        let spec = shadow.and(record.shadow()).map(|shadow| &shadow.spec);
         Self {
             durations,
             steps,
@@ -153,16 +151,18 @@ impl<'t> Times<'t> {
                 .and_then(|node| node.created)
                 .map(|time| clock.since([node_uid, "created"], time)),
             retry: node.and_then(|node| node.retry),
-            cordoned: known.cordoned.filter(|_| {
+            cordoned: record.led.cordoned.filter(|_| {
                 let ours = marker.is_some_and(|marker| marker.cordoned_at.is_some());
                 // What is about to go gets its successor first.
                 !ours && node.is_some_and(|node| node.unschedulable && !node.leaving)
             }),
-            empty: known
+            empty: record
+                .led
                 .drain
+                .as_ref()
                 .and_then(|drain| drain.empty)
                 .map(|empty| empty.since),
-            pods_known: known.drain.is_some(),
+            pods_known: record.led.drain.is_some(),
             ready,
             all_ready: ready
                 .zip(readiness.and_then(Readiness::ready_since))

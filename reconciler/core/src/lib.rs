@@ -1,17 +1,17 @@
 //! What the reconciler decides, without client, runtime, clock, environment or randomness: observe → decide.
 //!
-//! - [`cluster`] has one entry of [`objects`] for each node; [`known`] is what a leader knows besides; [`policy`] is how the
-//!   fleet is updated.
+//! - [`cluster`] has one record of [`objects`] for each node, with what a leader knows of it ([`led`]); [`leader`] is what it
+//!   knows besides; [`policy`] is how the fleet is updated.
 //! - [`observe`] turns these and the time into [`facts`]; [`deadlines`] compares times, and says when to look again;
 //!   [`debounced`] is what has to last before it is written.
-//! - [`decide`] turns facts into writes and reasons.
+//! - [`decide`] turns facts into steps and reasons.
 //! - [`kept`] bounds what is kept of other people's pods and budgets.
 //! - [`drain`] and [`workloads`] say which pods go, what stands in the way, and what has to come back.
-//! - [`pool`] is what people say of a part of the fleet; `known/owners.rs` says whose a node is, [`gates`] what is made of the
+//! - [`pool`] is what people say of a part of the fleet; `leader/owners.rs` says whose a node is, [`gates`] what is made of the
 //!   answers that close gates.
-//! - [`window`] says when updates may start; [`status`] says what people see, [`outcome`] what became of updates.
+//! - [`window`] says when updates may start; [`status`] says what people see, [`phases`] what became of updates.
 //!
-//! Read [`facts`] first, then `decide/mod.rs`, `decide/update.rs` and `decide/slots.rs`.
+//! Read [`facts`] first, then `decide/mod.rs`, `decide/update.rs` and `decide/allocate.rs`.
 
 #![cfg_attr(test, allow(clippy::too_many_lines, reason = "tables of rows"))]
 
@@ -23,7 +23,8 @@ pub mod drain;
 pub mod facts;
 pub mod gates;
 pub mod kept;
-pub mod known;
+pub mod leader;
+pub mod led;
 pub mod objects;
 pub mod observe;
 pub mod phases;

@@ -17,7 +17,7 @@ use crate::facts::{
     FleetFacts, NO_ZONE, NodeView, Observed, Owner, PoolFacts, Pools, UnmanagedNode, in_order,
     is_unavailable,
 };
-use crate::known::{Known, RulesByOwner};
+use crate::leader::{LeaderState, RulesByOwner};
 use crate::objects::runs_bottlerocket;
 use crate::policy::Policy;
 use crate::status::generation;
@@ -29,19 +29,6 @@ use view::Observer;
 
 /// Longest name of a shadow, as of any object in Kubernetes.
 const NAME_MAX: usize = 253;
-
-/// What the process that leads knows besides objects and policy.
-#[derive(Clone, Copy, Debug)]
-pub struct Leader<'a> {
-    /// The term in which it leads.
-    pub term: u64,
-    /// Were our own admission rules seen to be in force?
-    pub enforced: bool,
-    /// Was no other operator seen here?
-    pub alone: bool,
-    /// Name of the node that it runs on, if it is known.
-    pub own_node: Option<&'a str>,
-}
 
 /// The time of a pass.
 #[derive(Clone, Copy, Debug)]
@@ -55,48 +42,46 @@ pub struct Now<'a> {
 /// Turns objects, what else is known, and the time into facts.
 pub fn observe<'a>(
     cluster: &'a Cluster,
-    known: &'a Known,
+    leader: &'a LeaderState,
     pools: &'a Pools<'a>,
     policy: &'a Policy,
-    leader: &Leader<'a>,
     now: Now<'a>,
 ) -> Observed<'a> {
     let clock = Clock {
         next: pools.next,
         ahead: pools.ahead.clone(),
-        ..Clock::new(now.time, &known.ahead)
+        ..Clock::new(now.time, &leader.ahead)
     };
-    let fleet = fleet_facts(cluster, pools, leader, now, &known.ahead);
+    let fleet = fleet_facts(cluster, pools, leader, now);
     let mut nodes = Observer {
         durations: &policy.durations,
         rules: RulesByOwner::new(cluster, policy),
         topology_keys: cluster.topology_keys(),
         pools: &pools.all,
-        may_force: known.may_force,
+        may_force: leader.may_force,
         pool_left_out: cluster.pool_left_out.is_some(),
         clock,
     };
-    let (mut slot_of, mut known_of) = (in_order(fleet.slots), known.nodes());
-    let mut views = Vec::with_capacity(cluster.entries.len());
+    let mut slot_of = in_order(fleet.slots);
+    let mut views = Vec::with_capacity(cluster.records.len());
     let (mut unreadable, mut too_long, mut not_opted_in) = (BTreeMap::new(), vec![], 0);
-    for (name, entry) in &cluster.entries {
-        let of_node = known_of(name);
-        if let Some(node) = &entry.node {
+    for (name, record) in &cluster.records {
+        if let Some(node) = &record.node {
             let facts = &node.facts;
             not_opted_in += u64::from(!facts.labelled && runs_bottlerocket(&facts.os_image));
         }
-        if entry.shadow.is_none() && !entry.node.as_ref().is_some_and(|node| node.is_managed()) {
+        if record.shadow.is_none() && !record.node.as_ref().is_some_and(|node| node.is_managed()) {
             continue;
         }
         if name.len() > NAME_MAX {
             too_long.push(name.as_str());
             continue;
         }
-        let (view, why) = nodes.view(name, entry, of_node, slot_of(name));
+        let (view, why) = nodes.view(name, record, slot_of(name));
         unreadable.extend(why.map(|why| (views.len(), why)));
         views.push(view);
     }
-    note_own_node(leader.own_node, &mut views);
+    note_own_node(leader.own_node.as_deref(), &mut views);
     note_busy_zones(&pools.all, fleet.slots, &mut views);
     note_control_plane(cluster, fleet.slots, &mut views);
     let Clock { next, ahead, .. } = nodes.clock;
@@ -203,9 +188,8 @@ fn note_control_plane<'a>(
 fn fleet_facts<'a>(
     cluster: &'a Cluster,
     pools: &'a Pools<'a>,
-    leader: &Leader<'a>,
+    leader: &'a LeaderState,
     now: Now<'a>,
-    ahead: &'a Ahead,
 ) -> FleetFacts<'a> {
     static NO_SLOTS: BTreeMap<String, Slot> = BTreeMap::new();
 
@@ -213,7 +197,7 @@ fn fleet_facts<'a>(
     let paused = watched.is_some_and(|fleet| fleet.object.spec.paused);
     FleetFacts {
         now: now.text,
-        ahead,
+        ahead: &leader.ahead,
         term: leader.term,
         ledger_term: ledger.and_then(|ledger| ledger.term),
         uid: watched.and_then(|fleet| fleet.object.metadata.uid.as_deref()),

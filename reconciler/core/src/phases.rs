@@ -6,7 +6,7 @@ use brupop_api::fleet::Slot;
 use brupop_api::{BottlerocketShadow, State};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::cluster::{Cluster, Entry};
+use crate::cluster::{Cluster, NodeRecord};
 use crate::decide::{Abort, Allocation, Deletion, NOT_RETURNED, Step};
 use crate::facts::{FleetFacts, NodeView};
 use crate::status::shadow_conditions;
@@ -74,29 +74,29 @@ pub fn ended_by(
     view: &NodeView<'_>,
     step: Step<'_>,
 ) -> Option<Ended> {
-    let (now, entry) = (
+    let (now, record) = (
         times::read(Some(fleet.now))?,
-        cluster.entries.get(view.shadow_name)?,
+        cluster.records.get(view.shadow_name)?,
     );
-    let spec = &entry.shadow()?.spec;
+    let spec = &record.shadow()?.spec;
     let transition = || times::read(spec.state_transition_timestamp.as_deref());
     let slot_since = || times::read(view.slot(fleet)?.since.as_deref());
     let (phase, since, until) = match step {
         Step::Stage(_) => {
             let known =
-                update_known_since(entry.shadow()?).and_then(|since| times::read(Some(since)))?;
+                update_known_since(record.shadow()?).and_then(|since| times::read(Some(since)))?;
             (
                 Phase::Waiting,
                 known.max(transition().unwrap_or(known)),
                 slot_since()?,
             )
         }
-        Step::Exclude | Step::Cordon if node_changed_since(entry).is_none() => {
+        Step::Exclude | Step::Cordon if node_changed_since(record).is_none() => {
             (Phase::Staging, slot_since()?, now)
         }
         // A grant that was taken back and is given once more ends no drain that was not counted.
         Step::Grant if spec.state == State::StagedAndPerformedUpdate => {
-            (Phase::Draining, node_changed_since(entry)?, now)
+            (Phase::Draining, node_changed_since(record)?, now)
         }
         // A host that rebooted by itself needed no grant, and nobody saw when it began.
         Step::Monitor if spec.reboot_granted_boot_id.is_some() => {
@@ -175,8 +175,8 @@ pub fn update_known_since(shadow: &BottlerocketShadow) -> Option<&str> {
 }
 
 /// Since when the Node carries a change for its update.
-fn node_changed_since(entry: &Entry) -> Option<Timestamp> {
-    let marker = entry.marker()?;
+fn node_changed_since(record: &NodeRecord) -> Option<Timestamp> {
+    let marker = record.marker()?;
     times::read(
         marker
             .excluded_at

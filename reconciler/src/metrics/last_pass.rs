@@ -83,13 +83,13 @@ impl LastPass {
         fleet: &FleetFacts<'a>,
         nodes: impl Iterator<Item = (&'a NodeView<'a>, &'a Reason<'a>)>,
     ) {
-        let mut entries = cluster.entries.iter();
+        let mut records = cluster.records.iter();
         let mut counts = BTreeMap::<(&str, &'static str, &str), i64>::new();
         let mut waiting = BTreeMap::<(&str, &'static str), &str>::new();
         for (view, reason) in nodes {
-            let entry = entries
+            let record = records
                 .find(|(name, _)| *name == view.shadow_name)
-                .map(|(_, entry)| entry);
+                .map(|(_, record)| record);
             let pool = fleet.pool_of(view).map_or("", |pool| pool.name);
             let word = reason.as_str();
             let version = view.shadow.and_then(|shadow| shadow.status.current_version);
@@ -99,7 +99,7 @@ impl LastPass {
             let waits = view.shadow.is_some_and(|shadow| shadow.update().is_some())
                 && reason.status() != ConditionStatus::True;
             if waits
-                && let Some(since) = entry.and_then(|entry| update_known_since(entry.shadow()?))
+                && let Some(since) = record.and_then(|record| update_known_since(record.shadow()?))
             {
                 // All of them are written alike, so they compare as texts.
                 let oldest = waiting.entry((pool, word)).or_insert(since);

@@ -54,7 +54,7 @@ fn cluster(hosts: impl IntoIterator<Item = (&'static str, String)>) -> Cluster {
     let mut cluster = Cluster::default();
     for (number, (state, version)) in hosts.into_iter().enumerate() {
         let status = json!({"current_state": state, "current_version": version});
-        cluster.entry(&number.to_string()).shadow = Some(shadow(json!({"status": status})));
+        cluster.record(&number.to_string()).shadow = Some(shadow(json!({"status": status})));
     }
     cluster
 }
@@ -149,7 +149,7 @@ fn failures_are_counted_by_node_and_by_version() {
         ),
         ("d", json!(null)),
     ] {
-        cluster.entry(name).shadow = Some(shadow(json!({"spec": {"last_failure": failures}})));
+        cluster.record(name).shadow = Some(shadow(json!({"spec": {"last_failure": failures}})));
     }
     let failure = |node| json!({"node": node, "at": "2026-11-21T04:00:00Z", "reason": "FellBack"});
     let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"versions": [
@@ -401,10 +401,10 @@ fn a_pass_counts_who_waits_and_since_when() {
             json!({"metadata": {"name": name, "uid": name, "generation": 1}, "status": {
             "current_version": "1.19.4", "target_version": "1.20.0", "conditions": [waits, known]}}),
         );
-        cluster.entry(name).shadow = Some(behind);
+        cluster.record(name).shadow = Some(behind);
     }
     // It has no shadow, and is no view.
-    cluster.entry("brs-bb");
+    cluster.record("brs-bb");
     let view = |name| {
         let shadow = cluster
             .shadow(name)

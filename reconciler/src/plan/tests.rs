@@ -9,7 +9,7 @@ use brupop_api::printable::is_printable;
 
 use super::*;
 use brupop_core::facts::{FleetFacts, NodeFacts, NodeView, PodFacts, PoolFacts, TimeFacts};
-use brupop_core::known::Ahead;
+use brupop_core::leader::Ahead;
 
 fn node(shadow: &'static str, paused: bool) -> NodeView<'static> {
     let name = names::node_of_shadow(shadow).unwrap();

@@ -114,7 +114,7 @@ pub(super) fn version_of(object: &Object<String>, cluster: &Cluster) -> Option<u
     resource_version(match object {
         Object::Ledger | Object::FleetStatus => &cluster.fleet()?.object.metadata,
         Object::ShadowSpec(name) | Object::ShadowStatus(name) => {
-            &cluster.entries.get(name)?.shadow.as_ref()?.metadata
+            &cluster.records.get(name)?.shadow.as_ref()?.metadata
         }
         Object::PoolStatus(name) => &cluster.pools.get(name)?.item.metadata,
         Object::Node(name) => cluster.node(&names::shadow_name(name))?.meta(),
@@ -262,7 +262,8 @@ mod tests {
     fn call(shadow: Option<Value>, effect: &Effect<'_>) -> Option<Result<Operation, Misfit>> {
         let mut cluster = Cluster::default();
         if let Some(shadow) = shadow {
-            cluster.entry("brs-n").shadow = Some(Arc::new(serde_json::from_value(shadow).unwrap()));
+            cluster.record("brs-n").shadow =
+                Some(Arc::new(serde_json::from_value(shadow).unwrap()));
         }
         let view = NodeView {
             node: Some(NodeFacts::EXAMPLE),

@@ -19,7 +19,7 @@ use crate::watches::{PodWatches, WantedPods, Watches};
 use crate::workloads::WorkloadReads;
 use brupop_core::cluster::Cluster;
 use brupop_core::drain::{self, DrainPlan, LOOKS_AT_ONCE, PodKey};
-use brupop_core::known::{Known, RulesByOwner};
+use brupop_core::leader::{LeaderState, RulesByOwner};
 use brupop_core::policy::Policy;
 use look::{Basis, Look, NodeDrain, NodePods};
 use passed_over::PassedOver;
@@ -56,8 +56,8 @@ impl Drainer {
     pub(super) fn watch(
         &mut self,
         around: &Around<'_>,
-        cluster: &Cluster,
-        known: &mut Known,
+        cluster: &mut Cluster,
+        leader: &LeaderState,
         wake: &mut Wake,
     ) {
         let &Around {
@@ -67,7 +67,7 @@ impl Drainer {
         let wanted = self.wanted(cluster).into_iter();
         let begun = |shadow| {
             cluster
-                .entries
+                .records
                 .get(shadow)?
                 .marker()?
                 .drain_started_at
@@ -79,16 +79,17 @@ impl Drainer {
             drain: begun(shadow),
         });
         self.pods.want(&api.client, watches, wanted, now);
-        self.look_at_pods(around, cluster, known);
-        known.scales = self.workloads.scales();
-        known.note_drains(
-            self.drains(around, cluster, wake).into_iter(),
-            cluster,
-            around.time,
-        );
-        known.obstacles = self.obstacles(around, cluster, known, wake);
+        self.look_at_pods(around, cluster, leader);
+        let (mut drains, mut scales) =
+            (self.drains(around, cluster, wake), self.workloads.scales());
+        let mut obstacles = self.obstacles(around, cluster, wake);
         self.evictions
-            .retain(known.drains.values().map(|drain| &*drain.plan));
+            .retain(drains.values().map(|(plan, _)| &**plan));
+        for (name, record) in &mut cluster.records {
+            record.record_drain(drains.remove(name), around.time);
+            record.led.scales = scales.remove(name);
+            record.led.obstacle = obstacles.remove(name);
+        }
         for namespace in self.pods.relaxed() {
             self.evictions.retry(&namespace, now);
         }
@@ -154,7 +155,7 @@ impl Drainer {
         &mut self,
         around: &Around<'_>,
         cluster: &Cluster,
-        of_nodes: &Known,
+        leader: &LeaderState,
     ) -> bool {
         let now = around.now;
         let Self {
@@ -173,13 +174,13 @@ impl Drainer {
         let rules = RulesByOwner::new(cluster, around.policy);
         let mut cost = 0;
         for (name, pods) in after(&known, &looked_at.clone()) {
-            let entry = cluster.entries.get(name);
+            let record = cluster.records.get(name);
             let revisions = [*pods, budgets_revision];
             let from = Basis::of(
-                entry,
+                record,
                 revisions,
-                (rules.of(of_nodes.owner(name)), of_nodes.may_force),
-                (&of_nodes.ahead, around.time),
+                (rules.of(cluster.owner(name)), leader.may_force),
+                (&leader.ahead, around.time),
             );
             let before = node_pods.get(name);
             if before.is_some_and(|it| it.from == from && it.until.is_none_or(|until| now < until))
@@ -220,12 +221,12 @@ impl Drainer {
         around: &Around<'_>,
         cluster: &Cluster,
         wake: &mut Wake,
-    ) -> Vec<(String, Arc<DrainPlan>, Option<String>)> {
-        let mut drains = vec![];
+    ) -> BTreeMap<String, (Arc<DrainPlan>, Option<String>)> {
+        let mut drains = BTreeMap::new();
         for (name, found) in self
             .node_pods
             .iter()
-            .filter(|(name, _)| cluster.entries.contains_key(*name))
+            .filter(|(name, _)| cluster.records.contains_key(*name))
         {
             if let Some(until) = found.until {
                 wake.by(until);
@@ -233,7 +234,7 @@ impl Drainer {
             let NodeDrain { plan, .. } = &found.drain;
             let held_up_by = || self.evictions.held_up_by(plan, around.time);
             let held_up_by = found.from.begun().and_then(|_| held_up_by());
-            drains.push((name.clone(), Arc::clone(plan), held_up_by));
+            drains.insert(name.clone(), (Arc::clone(plan), held_up_by));
         }
         drains
     }

@@ -117,11 +117,13 @@ impl Reconciler {
     /// Names what has not been read yet of what decisions on these nodes need.
     fn unread(&self, pass: &Pass<'_>, slots: &Allocation<'_>) -> Vec<&'static str> {
         let Pass {
-            known, observed, ..
+            cluster, observed, ..
         } = *pass;
         let mut next = slots.preflight.iter();
-        let pods_known = known.drains.len() >= MAX_POD_WATCHES
-            || next.all(|&index| observed.views[index].pods.known);
+        let records = cluster.records.values();
+        let drains = records.filter(|record| record.led.drain.is_some()).count();
+        let pods_known =
+            drains >= MAX_POD_WATCHES || next.all(|&index| observed.views[index].pods.known);
         let answered = self.leading.under_way.is_empty();
         let read = [
             (answered, "workloads, the sources of gates, or a right"),

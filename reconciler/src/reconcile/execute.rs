@@ -35,16 +35,13 @@ impl Reconciler {
         decision: &Decision<'_>,
     ) {
         let Pass {
-            cluster,
-            known,
-            observed,
-            ..
+            cluster, observed, ..
         } = *pass;
         let name = view.shadow_name;
         let Some(step) = decision.step else {
             return;
         };
-        let plan = known.drain(name);
+        let plan = cluster.drain(name);
         if step.empties() && plan.is_none() {
             // The watch of its pods will wake the loop.
             return;
@@ -52,7 +49,11 @@ impl Reconciler {
         if let (Step::Cordon | Step::CordonAgain, Some(plan)) = (step, plan) {
             // Their marker notes how many pods of these are available.
             self.read_workloads(name, plan.owners.iter().map(|owner| (owner, 0)));
-            if !known.scales.contains_key(name) {
+            if cluster
+                .records
+                .get(name)
+                .is_none_or(|record| record.led.scales.is_none())
+            {
                 return;
             }
         }

@@ -11,7 +11,7 @@ use brupop_api::{Object, names};
 use brupop_core::cluster::Cluster;
 use brupop_core::debounced::Debounced;
 use brupop_core::decide::Abort;
-use brupop_core::known::{Denied, Known};
+use brupop_core::led::Denied;
 use brupop_core::status::{DesiredCondition, DesiredFleetStatus, DesiredPoolStatus};
 use brupop_runtime::FailureLog;
 use brupop_runtime::logs::Quota;
@@ -254,13 +254,13 @@ impl Memory {
     }
 
     /// Forgets nodes, shadows and pools that are gone, and drains that have ended.
-    pub(super) fn prune(&mut self, cluster: &Cluster, known: &Known) {
+    pub(super) fn prune(&mut self, cluster: &Cluster) {
         self.pools.retain(|name, memory| {
             memory.status.is_under_way() || cluster.pools.contains_key(name)
         });
         self.nodes.retain(|name, memory| {
-            let entry = cluster.entries.get(name);
-            if entry.is_none_or(|entry| entry.shadow.is_none()) {
+            let record = cluster.records.get(name);
+            if record.is_none_or(|record| record.shadow.is_none()) {
                 // Its kubelet can have the shadow made and deleted as often as it likes, by the opt-in label.
                 let Explained { quota, reason, .. } = memory.explained;
                 memory.explained = Explained {
@@ -269,20 +269,20 @@ impl Memory {
                     ..Explained::default()
                 };
                 memory.node_denials = Denials::default();
-                if !entry
-                    .and_then(|entry| entry.node.as_ref())
+                if !record
+                    .and_then(|record| record.node.as_ref())
                     .is_some_and(|node| node.is_managed())
                 {
                     memory.left_alone.resolved();
                 }
             }
-            if known.drain(name).is_none() {
+            if cluster.drain(name).is_none() {
                 memory.refusals.clear();
             }
             let under_way = [&memory.node, &memory.shadow, &memory.condition]
                 .iter()
                 .any(|last| last.is_under_way());
-            under_way || entry.is_some_and(|entry| entry.node.is_some() || entry.shadow.is_some())
+            under_way || record.is_some_and(|it| it.node.is_some() || it.shadow.is_some())
         });
     }
 }

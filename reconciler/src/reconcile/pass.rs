@@ -20,15 +20,14 @@ use crate::watches::LOOK_AGAIN;
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, Allocation, Decisions, Reason};
 use brupop_core::facts::Observed;
-use brupop_core::known::Known;
-use brupop_core::observe::{Leader, Now, observe, pools_at};
+use brupop_core::leader::LeaderState;
+use brupop_core::observe::{Now, observe, pools_at};
 use brupop_core::phases;
 use brupop_core::status::EventText;
 
 /// What one pass saw at its beginning, and when to look again.
 pub(super) struct Pass<'p> {
     pub(super) cluster: &'p Cluster,
-    pub(super) known: &'p Known,
     pub(super) observed: &'p Observed<'p>,
     pub(super) now: Timestamp,
     pub(super) wake: Wake,
@@ -62,7 +61,7 @@ impl Reconciler {
     ) -> Option<T> {
         let mut wake = Wake::default();
         let (watches, policy) = (Arc::clone(&self.watches), Arc::clone(&self.policy));
-        let cluster = match watches.cluster() {
+        let mut cluster = match watches.cluster() {
             Ok(cluster) => cluster,
             Err(why) => {
                 self.cannot_read_fleet(&why);
@@ -71,31 +70,28 @@ impl Reconciler {
         };
         self.fleet_log.resolved();
         let now = Timestamp::now();
-        let mut known = std::mem::take(&mut self.leading.known);
+        let mut leader = std::mem::take(&mut self.leading.state);
         // Whose pods are watched, and which workloads are read, depends on who owns a node.
-        known.prepare_pools(&cluster, now, &self.policy);
+        leader.prepare_pools(&mut cluster, now, &self.policy);
         self.look_again_at_pools(&cluster, &mut wake);
-        known.may_force = self.leading.may_force.holds().is_ok();
+        self.bring_up_to_date(&mut leader);
         let (around, drainer) = self.around(now);
-        drainer.watch(&around, &cluster, &mut known, &mut wake);
-        self.note_denials(&mut known, &mut wake);
-        known.note_cordons(&cluster, now);
+        drainer.watch(&around, &mut cluster, &leader, &mut wake);
+        self.record_denials(&mut cluster, &mut wake);
+        cluster.record_cordons(now);
         let rounding = TimestampRound::new()
             .smallest(Unit::Millisecond)
             .mode(jiff::RoundMode::Trunc);
         let now_text = now.round(rounding).unwrap_or(now).to_string();
-        let own_node = self.api.own_node.clone();
-        known.note_gates(&cluster, |query| {
+        leader.record_gates(&cluster, |query| {
             self.leading.gates.state(query, self.now())
         });
-        let pools = pools_at(&cluster, &known, &policy, now);
-        let leader = self.leader(own_node.as_deref());
+        let pools = pools_at(&cluster, &leader, &policy, now);
         let observed = observe(
             &cluster,
-            &known,
+            &leader,
             &pools,
             &policy,
-            &leader,
             Now {
                 time: now,
                 text: &now_text,
@@ -104,14 +100,13 @@ impl Reconciler {
         wake.by_time(observed.next, now, self.now());
         let mut pass = Pass {
             cluster: &cluster,
-            known: &known,
             observed: &observed,
             now,
             wake,
         };
         let result = act(self, &mut pass);
-        known.ahead = observed.ahead;
-        self.leading.known = known;
+        leader.ahead = observed.ahead;
+        self.leading.state = leader;
         Some(result)
     }
 
@@ -138,20 +133,21 @@ impl Reconciler {
         self.metrics.passed(None);
     }
 
-    /// What this leader knows beside the cluster.
-    fn leader<'a>(&self, own_node: Option<&'a str>) -> Leader<'a> {
-        Leader {
-            term: self.leading.term.unwrap_or(0),
-            enforced: self.leading.admission.holds().is_ok(),
-            alone: self.leading.alone.holds().is_ok(),
-            own_node,
-        }
+    /// Brings up to date what checks and the ledger say.
+    fn bring_up_to_date(&self, leader: &mut LeaderState) {
+        leader.term = self.leading.term.unwrap_or(0);
+        leader.enforced = self.leading.admission.holds().is_ok();
+        leader.alone = self.leading.alone.holds().is_ok();
+        leader.may_force = self.leading.may_force.holds().is_ok();
+        leader.own_node.clone_from(&self.api.own_node);
     }
 
-    /// Notes of each node why the API server takes no change of it.
-    fn note_denials(&self, known: &mut Known, wake: &mut Wake) {
-        let (denied, until) = self.leading.memory.denied(self.now());
-        known.denied = denied;
+    /// Records of each node why the API server takes no change of it.
+    fn record_denials(&self, cluster: &mut Cluster, wake: &mut Wake) {
+        let (mut denied, until) = self.leading.memory.denied(self.now());
+        for (name, record) in &mut cluster.records {
+            record.led.denied = denied.remove(name).unwrap_or_default();
+        }
         if let Some(until) = until {
             wake.by(until);
         }
@@ -329,18 +325,18 @@ impl Reconciler {
         self.leading.drainer.workloads.prune();
         self.sum_up(pass, &nodes);
         self.sum_up_pools(pass, &nodes);
-        self.leading.memory.prune(pass.cluster, pass.known);
+        self.leading.memory.prune(pass.cluster);
         last_pass
     }
 
     /// How many of the pods and budgets that are watched now, and of the pools, cannot be read or understood.
     fn unreadable(&self, pass: &Pass<'_>) -> BTreeMap<&'static str, i64> {
-        let Pass { cluster, known, .. } = *pass;
-        let of_drains: usize = known
-            .drains
+        let cluster = pass.cluster;
+        let drains = cluster
+            .records
             .values()
-            .map(|drain| drain.plan.unreadable.len())
-            .sum();
+            .filter_map(|it| it.led.drain.as_ref());
+        let of_drains: usize = drains.map(|drain| drain.plan.unreadable.len()).sum();
         let budgets = self.leading.drainer.unreadable_budgets();
         let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
         BTreeMap::from([
@@ -375,13 +371,13 @@ impl Reconciler {
         let Ok(cluster) = watches.cluster() else {
             return true;
         };
-        if !self.leading.known.is_of(&cluster) {
+        if !self.leading.state.is_of(&cluster) {
             return true;
         }
-        let known = std::mem::take(&mut self.leading.known);
+        let state = std::mem::take(&mut self.leading.state);
         let (around, drainer) = self.around(Timestamp::now());
-        let changed = drainer.look_at_pods(&around, &cluster, &known);
-        self.leading.known = known;
+        let changed = drainer.look_at_pods(&around, &cluster, &state);
+        self.leading.state = state;
         changed
     }
 

@@ -255,23 +255,17 @@ impl Reconciler {
         view: &NodeView<'_>,
         reason: &Reason<'_>,
     ) -> Option<String> {
-        let Pass {
-            cluster,
-            known,
-            now,
-            ..
-        } = *pass;
-        let name = view.shadow_name;
+        let Pass { cluster, now, .. } = *pass;
+        let (name, ahead) = (view.shadow_name, pass.observed.fleet.ahead);
+        let led = &cluster.records.get(name)?.led;
         let transition = |shadow: &BottlerocketShadow| {
             let text = shadow.spec.state_transition_timestamp.as_deref();
-            known
-                .ahead
-                .read([shadow.metadata.uid.as_deref()?, TRANSITION], text, now)
+            ahead.read([shadow.metadata.uid.as_deref()?, TRANSITION], text, now)
         };
         match reason {
             Reason::Draining(DrainStep::Evicts)
             | Reason::Aborting(Abort::DrainBlocked | Abort::DrainTimedOut) => {
-                known.drains.get(name)?.held_up_by.clone()
+                led.drain.as_ref()?.held_up_by.clone()
             }
             Reason::Staging(StagingStep::Begins(_)) => {
                 let spec = &cluster.shadow(name)?.spec;
@@ -281,11 +275,12 @@ impl Reconciler {
                     .filter(|_| spec.state != State::Idle)?;
                 Some(format!("it was asked to at {since}"))
             }
-            Reason::Aborting(Abort::NodeChangesDenied) => {
-                let denied = known.denied.get(name)?;
-                denied.node.clone().or_else(|| denied.shadow.clone())
-            }
-            Reason::Aborting(Abort::CannotDrain) => match known.obstacles.get(name)? {
+            Reason::Aborting(Abort::NodeChangesDenied) => led
+                .denied
+                .node
+                .clone()
+                .or_else(|| led.denied.shadow.clone()),
+            Reason::Aborting(Abort::CannotDrain) => match led.obstacle.as_ref()? {
                 Obstacle::Never(why) => Some(why.clone()),
                 Obstacle::TooManyPods => Some(TOO_MANY_PODS.to_owned()),
                 Obstacle::Budget { .. } => None,
@@ -294,7 +289,7 @@ impl Reconciler {
                 let shadow = cluster.shadow(name)?;
                 let (spec, base) = (&shadow.spec, self.policy.durations.back_off_base);
                 let uid = shadow.metadata.uid.as_deref()?;
-                let failed = |failures| back_off_text(failures, base, uid, &known.ahead, now);
+                let failed = |failures| back_off_text(failures, base, uid, ahead, now);
                 spec.last_failure.as_ref().and_then(failed).or_else(|| {
                     // A leader that was not there reads it from the condition that an earlier one has written.
                     let told = || {
@@ -319,8 +314,8 @@ impl Reconciler {
                 transition(cluster.shadow(name)?)?,
             ),
             Reason::Draining(DrainStep::LeavesLoadBalancers) => {
-                let since = cluster.entries.get(name)?.marker()?.excluded_at.as_deref();
-                let since = known.ahead.read([view.node?.uid, EXCLUDED], since, now)?;
+                let since = cluster.records.get(name)?.marker()?.excluded_at.as_deref();
+                let since = ahead.read([view.node?.uid, EXCLUDED], since, now)?;
                 exclusion_text(pass.observed.fleet.pool_of(view)?, since)
             }
             _ => None,
@@ -330,7 +325,7 @@ impl Reconciler {
     /// Publishes, once for each answer, why evictions of a drain have been refused for long.
     fn publish_refusal(&mut self, pass: &Pass<'_>, view: &NodeView<'_>) {
         let name = view.shadow_name;
-        let Some(plan) = pass.known.drain(name) else {
+        let Some(plan) = pass.cluster.drain(name) else {
             return;
         };
         let Some((pod, why)) = self.leading.drainer.lasting_refusal(plan) else {

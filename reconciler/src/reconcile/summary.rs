@@ -77,7 +77,12 @@ impl Reconciler {
     pub(super) fn sum_up_pools(&mut self, pass: &mut Pass<'_>, nodes: &[Decision<'_>]) {
         let cluster = pass.cluster;
         let unanswered = |query: &GateQuery| self.leading.gates.failure(query);
-        let wanted = status::pools(pass.observed, nodes, unanswered, pass.known.may_force);
+        let wanted = status::pools(
+            pass.observed,
+            nodes,
+            unanswered,
+            self.leading.may_force.holds().is_ok(),
+        );
         for ((name, pool), wanted) in cluster.pools.iter().zip(wanted) {
             let now = self.now();
             let debounced = &mut self.leading.memory.pool(name).debounced;

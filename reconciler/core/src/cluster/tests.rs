@@ -131,7 +131,7 @@ proptest! {
         other.replace(shadows);
         other.replace(agents);
         prop_assert_eq!(format!("{:?}", one), format!("{:?}", other));
-        prop_assert!(one.entries.values().all(|entry| !entry.is_empty()));
+        prop_assert!(one.records.values().all(|record| !record.is_empty()));
     }
 }
 
@@ -151,7 +151,7 @@ fn of_two_agents_the_ready_one_counts() {
     let mut cluster = Cluster::default();
     agent("a", Some("n"), true).put(&mut cluster);
     agent("b", Some("n"), false).put(&mut cluster);
-    let ready = |cluster: &Cluster| cluster.entries["brs-n"].agent().unwrap().is_ready();
+    let ready = |cluster: &Cluster| cluster.records["brs-n"].agent().unwrap().is_ready();
     assert!(ready(&cluster));
     PodItem::remove("a", &mut cluster);
     assert!(!ready(&cluster));

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use brupop_api::{BottlerocketShadow, Item, names};
 use kube::Resource;
 
-use super::{Cluster, Entry, WatchedPool};
+use super::{Cluster, NodeRecord, WatchedPool};
+use crate::led::LedNode;
 use crate::objects::{AgentPod, PodItem, WatchedFleet, WatchedNode};
 use crate::pool::{POOLS_MAX, Pool};
 
@@ -44,14 +45,28 @@ pub trait Watched: Resource + Sized {
 
 impl Watched for WatchedNode {
     fn put(self, cluster: &mut Cluster) -> bool {
-        let entry = cluster.entry(&names::shadow_name(self.name()));
-        let changed = entry.node.as_ref().is_none_or(|old| !old.same_facts(&self));
-        entry.node = Some(Arc::new(self));
+        let record = cluster.record(&names::shadow_name(self.name()));
+        let changed = record
+            .node
+            .as_ref()
+            .is_none_or(|old| !old.same_facts(&self));
+        if record
+            .node
+            .as_ref()
+            .is_some_and(|old| old.uid() != self.uid())
+        {
+            record.led = LedNode::default();
+        } else if changed {
+            record.led.owner = None;
+        }
+        record.node = Some(Arc::new(self));
         changed
     }
 
     fn remove(name: &str, cluster: &mut Cluster) {
-        cluster.change(&names::shadow_name(name), |entry| entry.node = None);
+        cluster.change(&names::shadow_name(name), |record| {
+            (record.node, record.led) = (None, LedNode::default());
+        });
     }
 
     fn names(cluster: &Cluster) -> BTreeSet<String> {
@@ -65,19 +80,19 @@ impl Watched for WatchedNode {
 impl Watched for Item<BottlerocketShadow> {
     fn put(self, cluster: &mut Cluster) -> bool {
         let name = self.name().to_owned();
-        cluster.entry(&name).shadow = Some(Arc::new(self));
+        cluster.record(&name).shadow = Some(Arc::new(self));
         true
     }
 
     fn remove(name: &str, cluster: &mut Cluster) {
-        cluster.change(name, |entry| entry.shadow = None);
+        cluster.change(name, |record| record.shadow = None);
     }
 
     fn names(cluster: &Cluster) -> BTreeSet<String> {
         let with_shadow = cluster
-            .entries
+            .records
             .iter()
-            .filter(|(_, entry)| entry.shadow.is_some());
+            .filter(|(_, record)| record.shadow.is_some());
         with_shadow.map(|(name, _)| name.clone()).collect()
     }
 }
@@ -120,7 +135,7 @@ impl Watched for PodItem {
             return before != counts.then_some(None);
         };
         let old = cluster
-            .entry(&shadow)
+            .record(&shadow)
             .agents
             .insert(self.name().to_owned(), agent.clone());
         old != Some(agent)
@@ -128,8 +143,8 @@ impl Watched for PodItem {
 
     fn remove(name: &str, cluster: &mut Cluster) {
         if let Some(Some(shadow)) = cluster.agents.remove(name) {
-            cluster.change(&shadow, |entry| {
-                entry.agents.remove(name);
+            cluster.change(&shadow, |record| {
+                record.agents.remove(name);
             });
         }
     }
@@ -193,12 +208,12 @@ impl Watched for Item<Pool> {
 }
 
 impl Cluster {
-    /// Changes an entry, if it is there. One that knows nothing any more goes.
-    fn change(&mut self, name: &str, change: impl FnOnce(&mut Entry)) {
-        if let Some(entry) = self.entries.get_mut(name) {
-            change(entry);
-            if entry.is_empty() {
-                self.entries.remove(name);
+    /// Changes an record, if it is there. One that knows nothing any more goes.
+    fn change(&mut self, name: &str, change: impl FnOnce(&mut NodeRecord)) {
+        if let Some(record) = self.records.get_mut(name) {
+            change(record);
+            if record.is_empty() {
+                self.records.remove(name);
             }
         }
     }

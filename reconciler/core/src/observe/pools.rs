@@ -8,7 +8,7 @@ use super::{age, order};
 use crate::cluster::{Cluster, WatchedPool};
 use crate::deadlines::Clock;
 use crate::facts::{Owner, PoolFacts, Pools};
-use crate::known::{Known, KnownPool};
+use crate::leader::{KnownPool, LeaderState};
 use crate::policy::Policy;
 use crate::rules::{GateState, Rules, limit};
 use crate::window::Starts;
@@ -19,20 +19,19 @@ const NOT_LOOKED_AT: &str = "the clock was not looked at yet";
 /// at which nobody has looked holds its nodes.
 pub fn pools_at<'a>(
     cluster: &'a Cluster,
-    known: &'a Known,
+    leader: &'a LeaderState,
     policy: &'a Policy,
     now: Timestamp,
 ) -> Pools<'a> {
     static UNKNOWN: KnownPool = KnownPool::UNKNOWN;
     let mut nodes = vec![0; cluster.pools.len()];
     let (mut labelled, mut unselected) = (0, 0);
-    for known in known
-        .owners
-        .values()
-        .filter(|known| known.node.facts.labelled)
-    {
+    for record in cluster.records.values() {
+        if !record.node.as_ref().is_some_and(|node| node.facts.labelled) {
+            continue;
+        }
         labelled += 1;
-        match known.owner {
+        match record.led.owner.unwrap_or(Owner::Unknown) {
             Owner::Pool(index) => {
                 if let Some(count) = nodes.get_mut(index) {
                     *count += 1;
@@ -43,11 +42,11 @@ pub fn pools_at<'a>(
         }
     }
     let ceiling = ceiling(cluster, labelled);
-    let default = default_pool(known, policy, unselected);
+    let default = default_pool(leader, policy, unselected);
     let all_read = cluster.pool_left_out.is_none();
     let pools = cluster.pools.iter().zip(nodes);
     let facts = pools.map(|((name, pool), nodes)| {
-        let known = known.pools.get(name).unwrap_or(&UNKNOWN);
+        let known = leader.pools.get(name).unwrap_or(&UNKNOWN);
         let facts = facts(pool, known, nodes);
         let mut after = facts.rules.into_iter().flat_map(|rules| &rules.depends_on);
         let missing = after.find(|(first, _)| all_read && !cluster.pools.contains_key(first));
@@ -57,14 +56,14 @@ pub fn pools_at<'a>(
         }
     });
     let mut all: Vec<_> = facts.collect();
-    let mut clock = Clock::new(now, &known.ahead);
+    let mut clock = Clock::new(now, &leader.ahead);
     if let Some(ledger) = cluster.ledger() {
         order::apply(&mut all, ledger, &mut clock);
         age::apply(&mut all, &ledger.versions, &mut clock);
     }
-    let at = known.pools.values().filter_map(|pool| pool.at.as_ref());
+    let at = leader.pools.values().filter_map(|pool| pool.at.as_ref());
     clock.wake_at(
-        at.chain(&known.default_pool)
+        at.chain(&leader.default_pool)
             .filter_map(|at| at.until)
             .min(),
     );
@@ -85,8 +84,8 @@ fn ceiling(cluster: &Cluster, labelled: u64) -> Option<u64> {
 }
 
 /// The default pool with this number of opted-in nodes.
-fn default_pool<'a>(known: &Known, policy: &'a Policy, nodes: u64) -> PoolFacts<'a> {
-    let (rules, at) = (&policy.default_pool, known.default_pool.as_ref());
+fn default_pool<'a>(leader: &LeaderState, policy: &'a Policy, nodes: u64) -> PoolFacts<'a> {
+    let (rules, at) = (&policy.default_pool, leader.default_pool.as_ref());
     let not_looked_at = Starts::Invalid(NOT_LOOKED_AT);
     PoolFacts {
         nodes,

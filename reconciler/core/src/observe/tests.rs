@@ -12,7 +12,6 @@ mod workloads;
 use super::*;
 use crate::decide::Reason;
 use crate::drain::DrainPlan;
-use crate::known::KnownDrain;
 use crate::policy::Durations;
 use crate::rules::{Limit, Rules, StepDurations};
 use crate::status::Progress;
@@ -82,20 +81,8 @@ fn next(observed: &Observed<'_>) -> Option<String> {
     observed.next.map(|next| next.to_string())
 }
 
-fn observe_at<'a>(cluster: &'a Cluster, policy: &'a Policy, now: &'a str) -> Observed<'a> {
-    observe_knowing(cluster, &Known::default(), policy, now)
-}
-
-/// What is known where the pods of these nodes are, and none is left.
-fn with_drains(names: impl IntoIterator<Item: ToString>) -> Known {
-    let drains = names
-        .into_iter()
-        .map(|name| (name.to_string(), KnownDrain::default()))
-        .collect();
-    Known {
-        drains,
-        ..Known::default()
-    }
+fn observe_at<'a>(cluster: &Cluster, policy: &'a Policy, now: &'a str) -> Observed<'a> {
+    observe_knowing(cluster, &LeaderState::default(), policy, now)
 }
 
 #[test]
@@ -303,14 +290,13 @@ fn somebody_elses_cordon_takes_a_place_for_an_hour() {
             json!({"spec": {"unschedulable": unschedulable, "taints": taints}}),
             marker,
         );
-        let cluster = cluster(
+        let mut cluster = cluster(
             [("n", node)],
             [("brs-n", json!({"state": "Idle"}), json!({}))],
         );
-        let mut known = Known::default();
-        known.note_cordons(&cluster, at(NOW));
+        cluster.record_cordons(at(NOW));
         let policy = with_times(|times| times.others_cordon = SignedDuration::from_hours(1));
-        let observed = observe_knowing(&cluster, &known, &policy, now);
+        let observed = observe_at(&cluster, &policy, now);
         assert_eq!(
             observed.views[0].time.cordoned_lately, counts,
             "{unschedulable} {marker} {now}"
@@ -334,11 +320,11 @@ fn a_new_leader_looks_at_the_pods_before_it_gives_a_drain_up() {
     let mut cluster = cluster([("n", node)], [("brs-n", spec, status)]);
     let slot = json!({"uid": "uid-brs-n", "attempt": 7, "since": "2026-11-21T03:30:00Z"});
     put_ledger(&mut cluster, json!({}), json!({"slots": {"brs-n": slot}}));
-    let reason = |known: &Known, now: &str| {
-        let observed = observe_knowing(&cluster, known, &POLICY, now);
+    let reason = |cluster: &Cluster, now: &str| {
+        let observed = observe_at(cluster, &POLICY, now);
         observed.decide().nodes[0].reason.as_str()
     };
-    let nothing = Known::default();
+    let nothing = cluster.clone();
     assert_eq!(reason(&nothing, NOW), "Draining", "the pods are not known");
     assert_eq!(reason(&nothing, "2026-11-21T04:09:29Z"), "Draining");
     assert_eq!(
@@ -347,13 +333,10 @@ fn a_new_leader_looks_at_the_pods_before_it_gives_a_drain_up() {
         "they should be"
     );
     let known = |plan| {
-        let mut known = Known::default();
-        known.note_drains(
-            [("brs-n".to_owned(), Arc::new(plan), None)].into_iter(),
-            &cluster,
-            at(NOW),
-        );
-        known
+        let mut cluster = cluster.clone();
+        let drain = Some((Arc::new(plan), None));
+        cluster.record("brs-n").led.record_drain(drain, 1, at(NOW));
+        cluster
     };
     let empty = known(DrainPlan::default());
     assert_eq!(reason(&empty, NOW), "Draining");

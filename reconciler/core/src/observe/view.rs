@@ -8,11 +8,12 @@ use brupop_api::names::UNKNOWN_VARIANT;
 use brupop_api::{BottlerocketShadow, Marker};
 use kube::ResourceExt as _;
 
-use crate::cluster::Entry;
+use crate::cluster::NodeRecord;
 use crate::deadlines::{Clock, Gated, Times};
 use crate::drain::Obstacle;
 use crate::facts::{NodeFacts, NodeView, Owner, PodFacts, PoolFacts};
-use crate::known::{KnownDrain, KnownNode, RulesByOwner};
+use crate::leader::RulesByOwner;
+use crate::led::{KnownDrain, LedNode};
 use crate::objects::{AgentPod, WatchedNode};
 use crate::policy::Durations;
 use crate::workloads::{self, Evicted, Scales};
@@ -36,19 +37,16 @@ impl<'a> Observer<'a> {
     pub(super) fn view(
         &mut self,
         name: &'a str,
-        entry: &'a Entry,
-        known: KnownNode<'a>,
+        record: &'a NodeRecord,
         slot: Option<&'a Slot>,
     ) -> (NodeView<'a>, Option<String>) {
         // No other pool may go on with the update of a pool that is not read any more.
         let its_pool = slot.and_then(|slot| slot.pool.as_deref());
         let is_unread = self.pool_left_out
             && its_pool.is_some_and(|name| self.pools.iter().all(|pool| pool.name != name));
-        let known = KnownNode {
-            owner: known.owner.filter(|_| !is_unread),
-            ..known
-        };
-        let owner = match known.owner {
+        let led = &record.led;
+        let known_owner = led.owner.filter(|_| !is_unread);
+        let owner = match known_owner {
             None if self.pools.is_empty() => Owner::DefaultPool,
             owner => owner.unwrap_or(Owner::Unknown),
         };
@@ -58,8 +56,8 @@ impl<'a> Observer<'a> {
             None
         };
         let mut unreadable = None;
-        let agent_ready = entry.agent().is_some_and(AgentPod::is_ready);
-        let node = entry.node.as_ref().map(|node| {
+        let agent_ready = record.agent().is_some_and(AgentPod::is_ready);
+        let node = record.node.as_ref().map(|node| {
             node_facts(
                 node,
                 pool.and_then(|pool| *self.topology_keys.get(pool)?),
@@ -67,7 +65,7 @@ impl<'a> Observer<'a> {
                 &mut unreadable,
             )
         });
-        let shadow = match entry.shadow.as_ref().map(|item| &item.body) {
+        let shadow = match record.shadow.as_ref().map(|item| &item.body) {
             Some(Ok(shadow)) => ShadowFacts::of(shadow),
             Some(Err(error)) => {
                 unreadable = Some(format!("the shadow cannot be read: {error}"));
@@ -76,13 +74,12 @@ impl<'a> Observer<'a> {
             None => None,
         };
         let marker = node.and_then(|node| node.marker);
-        let rules = self.rules.of(known.owner);
+        let rules = self.rules.of(known_owner);
         let steps = &rules.durations;
         let clock = &mut self.clock;
         let times = Times::of(
             clock,
-            entry,
-            known,
+            record,
             marker,
             shadow.as_ref(),
             slot,
@@ -96,12 +93,12 @@ impl<'a> Observer<'a> {
             node,
             shadow,
             unreadable: unreadable.is_some(),
-            owner_uid: shadow.and(entry.shadow()).and_then(owner_uid),
-            pods: pods(known),
+            owner_uid: shadow.and(record.shadow()).and_then(owner_uid),
+            pods: pods(led),
             force: self.may_force && rules.wants_force,
-            denied: known.denied.and_then(|denied| denied.node.as_deref()),
-            shadow_denied: known.denied.and_then(|denied| denied.shadow.as_deref()),
-            evicted: evicted(known, watched),
+            denied: led.denied.node.as_deref(),
+            shadow_denied: led.denied.shadow.as_deref(),
+            evicted: evicted(led, watched),
             busy_zone: None,
             busy_control_plane: None,
             time: self.clock.facts(&times),
@@ -153,22 +150,22 @@ fn node_facts<'a>(
 }
 
 /// The workloads whose pods were evicted, if this marker is there to name them.
-fn evicted<'a>(known: KnownNode<'a>, marker: Option<&'a Marker>) -> Evicted<'a> {
+fn evicted<'a>(led: &'a LedNode, marker: Option<&'a Marker>) -> Evicted<'a> {
     static NONE: Scales = Scales::new();
-    let scales = known.scales.unwrap_or(&NONE);
+    let scales = led.scales.as_ref().unwrap_or(&NONE);
     marker.map_or(Evicted::Back, |marker| {
         workloads::evicted(&marker.evicted_owners, scales)
     })
 }
 
-fn pods(known: KnownNode<'_>) -> PodFacts<'_> {
-    let pods = match known.drain {
+fn pods(led: &LedNode) -> PodFacts<'_> {
+    let pods = match &led.drain {
         Some(KnownDrain {
             plan, held_up_by, ..
         }) => PodFacts {
             known: true,
             drained: plan.is_done(),
-            scales: known.scales,
+            scales: led.scales.as_ref(),
             left: &plan.left,
             has_claims: plan.has_claims,
             first_left: plan.first_left,
@@ -180,7 +177,7 @@ fn pods(known: KnownNode<'_>) -> PodFacts<'_> {
         },
         None => PodFacts::default(),
     };
-    match known.obstacle {
+    match &led.obstacle {
         Some(Obstacle::Never(why)) => PodFacts {
             undrainable: Some(why),
             ..pods

@@ -1,11 +1,11 @@
 //! One update, step by step, and the ways in which it may end.
 
 use super::*;
-use crate::known::{Known, KnownDrain};
+use crate::leader::LeaderState;
 use crate::policy::{Durations, Policy};
 use crate::rules::{Limit, Rules, StepDurations};
 use crate::tests::world::{
-    NEW, OLD, at, cluster, marked, observe_knowing, put_agent, put_ledger, ready, with,
+    NEW, OLD, at, cluster, know_pods, marked, observe_knowing, put_agent, put_ledger, ready, with,
 };
 use serde_json::{Value, json};
 
@@ -90,12 +90,9 @@ fn ended_at(
         durations,
         ..Policy::default()
     };
-    let drains = [("brs-n".to_owned(), KnownDrain::default())].into();
-    let known = Known {
-        drains,
-        ..Known::of(&cluster, at(&text), &policy)
-    };
-    let observed = observe_knowing(&cluster, &known, &policy, &text);
+    know_pods(&mut cluster, &["brs-n"]);
+    cluster.record_cordons(at(&text));
+    let observed = observe_knowing(&cluster, &LeaderState::default(), &policy, &text);
     let decided = observed.decide();
     let (view, decision) = (&observed.views[0], &decided.nodes[0]);
     let phase = decision

@@ -15,9 +15,10 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Watched as _};
 use crate::facts::Observed;
-use crate::known::Known;
+use crate::leader::LeaderState;
+use crate::led::KnownDrain;
 use crate::objects::{AgentPod, Budget, PodItem, Readiness, WatchedNode};
-use crate::observe::{Leader, Now, observe, pools_at};
+use crate::observe::{Now, observe, pools_at};
 use crate::policy::Policy;
 use crate::pool::Pool;
 
@@ -25,12 +26,8 @@ pub(crate) const NOW: &str = "2026-11-21T04:00:00Z";
 /// Versions of Bottlerocket.
 pub(crate) const OLD: &str = "1.19.4";
 pub(crate) const NEW: &str = "1.20.0";
-pub(crate) const LEADER: Leader<'static> = Leader {
-    term: 4,
-    enforced: true,
-    alone: true,
-    own_node: Some("n"),
-};
+/// The term in which the fleet is led.
+pub(crate) const TERM: u64 = 4;
 
 pub(crate) fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
@@ -133,14 +130,14 @@ pub(crate) fn put_agent(cluster: &mut Cluster, node: &str, ready: bool, since: O
         }),
     };
     cluster
-        .entry(&names::shadow_name(node))
+        .record(&names::shadow_name(node))
         .agents
         .insert("agent".to_owned(), agent);
 }
 
-/// The fleet's object, which is led in the term of [`LEADER`] unless its status says otherwise.
+/// The fleet's object, which is led in [`TERM`] unless its status says otherwise.
 pub(crate) fn put_ledger(cluster: &mut Cluster, spec: Value, status: Value) {
-    let status = with(json!({"term": LEADER.term}), &status);
+    let status = with(json!({"term": TERM}), &status);
     let ledger = json!({"metadata": {"name": "fleet", "uid": "f"}, "spec": spec, "status": status});
     cluster.fleet = Some(Arc::new(read(ledger)));
 }
@@ -172,32 +169,46 @@ pub(crate) fn budget(name: &str, more: Value) -> Item<Budget> {
     read(with(json, &more))
 }
 
-/// What follows from the cluster alone.
-pub(crate) fn known(cluster: &Cluster) -> Known {
-    Known::of(cluster, at(NOW), &Policy::default())
+/// A leader that knows what follows from the cluster alone.
+pub(crate) fn known(cluster: &Cluster) -> LeaderState {
+    prepare(&mut cluster.clone())
 }
 
-/// What is seen, if this is known besides.
+/// The same, after it has found the owners of these nodes.
+pub(crate) fn prepare(cluster: &mut Cluster) -> LeaderState {
+    let mut leader = LeaderState::default();
+    leader.prepare_pools(cluster, at(NOW), &Policy::default());
+    leader
+}
+
+/// Makes known the pods of these nodes, of which none is left.
+pub(crate) fn know_pods(cluster: &mut Cluster, names: &[&str]) {
+    for name in names {
+        cluster.record(name).led.drain = Some(KnownDrain::default());
+    }
+}
+
+/// What this leader sees, which has found our rules in force, and no other operator.
 pub(crate) fn observe_knowing<'a>(
-    cluster: &'a Cluster,
-    known: &Known,
+    cluster: &Cluster,
+    known: &LeaderState,
     policy: &'a Policy,
     now: &'a str,
 ) -> Observed<'a> {
-    // Facts borrow from it, and tests are short.
-    let mut prepared = known.clone();
-    prepared.prepare_pools(cluster, at(now), policy);
-    let known = Box::leak(Box::new(prepared));
-    let pools = Box::leak(Box::new(pools_at(cluster, known, policy, at(now))));
-    observe(
-        cluster,
-        known,
-        pools,
-        policy,
-        &LEADER,
-        Now {
-            time: at(now),
-            text: now,
-        },
-    )
+    // Facts borrow from these, and tests are short.
+    let cluster = Box::leak(Box::new(cluster.clone()));
+    let leader = Box::leak(Box::new(LeaderState {
+        term: TERM,
+        enforced: true,
+        alone: true,
+        own_node: Some("n".to_owned()),
+        ..known.clone()
+    }));
+    leader.prepare_pools(cluster, at(now), policy);
+    let pools = Box::leak(Box::new(pools_at(cluster, leader, policy, at(now))));
+    let now = Now {
+        time: at(now),
+        text: now,
+    };
+    observe(cluster, leader, pools, policy, now)
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brupop_api::{Item, Marker};
-use brupop_core::cluster::Entry;
+use brupop_core::cluster::NodeRecord;
 use brupop_core::deadlines::DrainTime;
 use brupop_core::drain::{self, Arrivals, DrainPlan, LATE, Obstacle, PodKey, next_overdue};
-use brupop_core::known::Ahead;
+use brupop_core::leader::Ahead;
 use brupop_core::objects::{Budget, PodItem, is_operator_pod};
 use brupop_core::rules::Rules;
 use jiff::Timestamp;
@@ -49,14 +49,14 @@ pub(super) struct Basis {
 
 impl Basis {
     pub(super) fn of(
-        entry: Option<&Entry>,
+        record: Option<&NodeRecord>,
         revisions: [u64; 2],
         (rules, may_force): (&Rules, bool),
         (ahead, now): (&Ahead, Timestamp),
     ) -> Self {
-        let marker = entry.and_then(Entry::marker);
-        let node_uid = entry
-            .and_then(|entry| entry.node.as_ref())
+        let marker = record.and_then(NodeRecord::marker);
+        let node_uid = record
+            .and_then(|record| record.node.as_ref())
             .map_or("", |node| node.uid());
         Self {
             revisions,

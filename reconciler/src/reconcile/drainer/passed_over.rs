@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use brupop_core::cluster::Cluster;
 use brupop_core::drain::Obstacle;
-use brupop_core::known::{Known, RulesByOwner};
+use brupop_core::leader::RulesByOwner;
 
 use super::look::NodeDrain;
 use super::{Around, Drainer};
@@ -94,7 +94,6 @@ impl Drainer {
         &mut self,
         around: &Around<'_>,
         cluster: &Cluster,
-        known: &Known,
         wake: &mut Wake,
     ) -> BTreeMap<String, Obstacle> {
         let now = around.now;
@@ -103,10 +102,9 @@ impl Drainer {
             passed_over,
             ..
         } = self;
-        for name in known.drains.keys() {
-            let Some(NodeDrain { obstacle, .. }) = node_pods.get(name).map(|it| &it.drain) else {
-                continue;
-            };
+        node_pods.retain(|name, _| cluster.records.contains_key(name));
+        for (name, found) in &*node_pods {
+            let NodeDrain { obstacle, .. } = &found.drain;
             let Some(obstacle) = obstacle.clone() else {
                 passed_over.remove(name);
                 continue;
@@ -117,17 +115,17 @@ impl Drainer {
         }
         let rules = RulesByOwner::new(cluster, around.policy);
         let drained = cluster
-            .entries
+            .records
             .iter()
-            .filter(|(_, entry)| entry.is_being_drained());
-        let drained: BTreeSet<_> = drained.map(|(name, _)| known.owner(name)).collect();
+            .filter(|(_, record)| record.is_being_drained());
+        let drained: BTreeSet<_> = drained.map(|(name, _)| cluster.owner(name)).collect();
         let mut obstacles = BTreeMap::new();
         passed_over.retain(|name, passed_over| {
-            let owner = known.owner(name);
+            let owner = cluster.owner(name);
             let patience = Duration::try_from(rules.of(owner).durations.drain).unwrap_or_default();
             passed_over.wait(drained.contains(&owner), patience, now, wake);
             let obstacle = passed_over
-                .obstacle(known.drains.contains_key(name), now, wake)
+                .obstacle(node_pods.contains_key(name), now, wake)
                 .cloned();
             let stands = obstacle.is_some();
             obstacles.extend(obstacle.map(|obstacle| (name.clone(), obstacle)));

@@ -28,7 +28,7 @@ fn updating(cluster: &mut Cluster, name: &str, reached: State, has_marker: bool)
         "status": {"current_state": reached, "attempt": 1},
     }))
     .unwrap();
-    let entry = cluster.entry(&format!("brs-{name}"));
+    let entry = cluster.record(&format!("brs-{name}"));
     entry.node = Some(Arc::new(serde_json::from_value(node).unwrap()));
     entry.shadow = Some(Arc::new(shadow));
 }

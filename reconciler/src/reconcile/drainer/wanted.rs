@@ -2,7 +2,7 @@
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{State, names};
-use brupop_core::cluster::{Cluster, Entry};
+use brupop_core::cluster::{Cluster, NodeRecord};
 use brupop_core::drain::Obstacle;
 
 use super::Drainer;
@@ -27,20 +27,20 @@ pub(super) enum For {
 impl Drainer {
     /// The nodes whose pods should be watched (name of the shadow, name of the node), the most important first.
     pub(super) fn wanted<'c>(&self, cluster: &'c Cluster) -> Vec<(For, &'c str, &'c str)> {
-        let entries = cluster.entries.iter().filter_map(|(name, entry)| {
+        let records = cluster.records.iter().filter_map(|(name, record)| {
             Some((
-                self.wanted_for(cluster, name, entry)?,
+                self.wanted_for(cluster, name, record)?,
                 name.as_str(),
                 names::node_of_shadow(name)?,
             ))
         });
-        let mut wanted: Vec<_> = entries.collect();
+        let mut wanted: Vec<_> = records.collect();
         wanted.sort_unstable();
         wanted
     }
 
-    fn wanted_for(&self, cluster: &Cluster, name: &str, entry: &Entry) -> Option<For> {
-        entry.node.as_ref()?;
+    fn wanted_for(&self, cluster: &Cluster, name: &str, record: &NodeRecord) -> Option<For> {
+        record.node.as_ref()?;
         if self
             .passed_over
             .get(name)
@@ -48,7 +48,7 @@ impl Drainer {
         {
             return None;
         }
-        let shadow = ShadowFacts::of(entry.shadow()?)?;
+        let shadow = ShadowFacts::of(record.shadow()?)?;
         let slot = cluster.ledger().and_then(|status| status.slots.get(name));
         let begins = slot.is_some_and(|slot| Some(slot.attempt) > shadow.spec.attempt);
         let granted = shadow.spec.reboot_granted_boot_id.is_some();
@@ -56,7 +56,7 @@ impl Drainer {
             _ if shadow.is_of_other_operator() => None,
             State::StagedAndPerformedUpdate | State::RebootedIntoUpdate if granted => None,
             State::StagedAndPerformedUpdate | State::RebootedIntoUpdate
-                if entry.marker().is_some() =>
+                if record.marker().is_some() =>
             {
                 Some(if self.pods.watches(name) {
                     For::Drain

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::*;
 use brupop_core::decide::Reason;
-use brupop_core::known::KnownDrain;
+use brupop_core::led::KnownDrain;
 use in_flight::MaySend;
 use serde_json::json;
 
@@ -15,7 +15,7 @@ const WRITTEN: Reply = Reply::Written {
 fn cluster() -> Cluster {
     let node = json!({"metadata": {"name": "n"}, "spec": {}, "status": {}});
     let mut cluster = Cluster::default();
-    cluster.entry("brs-n").node = Some(Arc::new(serde_json::from_value(node).unwrap()));
+    cluster.record("brs-n").node = Some(Arc::new(serde_json::from_value(node).unwrap()));
     cluster
 }
 
@@ -56,7 +56,7 @@ fn a_flapping_label_logs_no_more_than_its_quota() {
     // The shadow goes each time.
     let mut flip = || {
         let logged = memory.may_log(&object, NOW);
-        memory.prune(&cluster, &Known::default());
+        memory.prune(&cluster);
         logged
     };
     let logged = (0..200).filter(|_| flip()).count();
@@ -129,7 +129,7 @@ fn a_shadow_that_cannot_be_made_is_remembered() {
     let object = Object::ShadowSpec("brs-n".into());
     for _ in 0..3 {
         memory.record_reply(&object, &Reply::Denied("exceeded quota".into()), NOW);
-        memory.prune(&cluster(), &Known::default());
+        memory.prune(&cluster());
     }
     let (denied, _) = memory.denied(NOW);
     assert_eq!(
@@ -152,7 +152,7 @@ fn the_same_is_said_once_while_it_lasts() {
     memory.look_after("brs-n");
     assert!(memory.leave_alone("brs-n", "!", NOW), "it came back");
     assert!(!memory.leave_alone("brs-long", "too long", NOW));
-    memory.prune(&cluster(), &Known::default());
+    memory.prune(&cluster());
     assert!(
         memory.leave_alone("brs-n", "!", NOW),
         "it was left out in between"
@@ -168,7 +168,7 @@ fn only_requests_under_way_outlive_their_node() {
     memory
         .in_flight(&Object::ShadowSpec("brs-sent".into()))
         .sent();
-    memory.prune(&cluster(), &Known::default());
+    memory.prune(&cluster());
     assert_eq!(
         memory.nodes.keys().collect::<Vec<_>>(),
         ["brs-n", "brs-sent"]
@@ -209,13 +209,10 @@ fn steps_are_told_at_once_and_once_each() {
 #[test]
 fn a_refusal_is_published_once_a_drain() {
     let mut memory = Memory::default();
-    let cluster = cluster();
-    let mut known = Known::default();
-    known
-        .drains
-        .insert("brs-n".to_owned(), KnownDrain::default());
+    let mut drained = cluster();
+    drained.record("brs-n").led.drain = Some(KnownDrain::default());
     let published = ["a", "b", "a", "b"].map(|why| {
-        memory.prune(&cluster, &known);
+        memory.prune(&drained);
         memory.refused("brs-n", why)
     });
     assert_eq!(
@@ -223,7 +220,7 @@ fn a_refusal_is_published_once_a_drain() {
         [true, true, false, false],
         "though two budgets take turns"
     );
-    memory.prune(&cluster, &Known::default());
+    memory.prune(&cluster());
     assert!(memory.refused("brs-n", "a"), "another drain");
 }
 

@@ -14,13 +14,14 @@ use serde_json::json;
 
 use super::Decided;
 use super::objects::Dice;
-use crate::cluster::{Cluster, Entry};
+use crate::cluster::{Cluster, NodeRecord};
 use crate::decide::{Effect, new_shadow};
 use crate::drain::{DrainPlan, Obstacle};
 use crate::facts::Observed;
-use crate::known::{Denied, Known, KnownDrain};
+use crate::leader::LeaderState;
+use crate::led::{Denied, KnownDrain, LedNode};
 use crate::objects::AgentPod;
-use crate::observe::{Leader, Now, observe, pools_at};
+use crate::observe::{Now, observe, pools_at};
 use crate::policy::Policy;
 use crate::pool::Pool;
 use crate::rules::GateState;
@@ -47,6 +48,43 @@ pub(super) struct Place {
     shadow_denied: bool,
     /// Whether a workload is missing, if they were looked at.
     missing: Option<bool>,
+}
+
+impl Place {
+    /// What is known of it besides.
+    fn led(&self) -> LedNode {
+        let budget = || "a budget".to_owned();
+        let never = self.undrainable.then(|| Obstacle::Never(budget()));
+        let now = self.blocked.map(|waited| Obstacle::Budget {
+            why: budget(),
+            waited,
+        });
+        let denied = |is: bool| is.then(|| "a rule".to_owned());
+        LedNode {
+            drain: self.plan.clone().map(|plan| KnownDrain {
+                plan: Arc::new(plan),
+                ..KnownDrain::default()
+            }),
+            obstacle: self
+                .crowded
+                .then_some(Obstacle::TooManyPods)
+                .or(never)
+                .or(now),
+            denied: Denied {
+                node: denied(self.denied),
+                shadow: denied(self.shadow_denied),
+            },
+            scales: self.missing.map(|missing| {
+                let scale = missing.then_some(Scale {
+                    is_leaving: false,
+                    wanted: 2,
+                    available: 0,
+                });
+                Scales::from([("apps/v1/ReplicaSet/shop/cart".to_owned(), scale)])
+            }),
+            ..LedNode::default()
+        }
+    }
 }
 
 /// A fleet, and what its reconciler is told to do.
@@ -103,7 +141,7 @@ impl Fleet {
             serde_json::from_value(json!(self.ledger)).unwrap(),
         ));
         for (name, place) in &self.places {
-            let entry = Entry {
+            let record = NodeRecord {
                 node: place
                     .node
                     .as_ref()
@@ -118,8 +156,9 @@ impl Fleet {
                     .map(|agent| ("agent".to_owned(), agent))
                     .into_iter()
                     .collect(),
+                ..NodeRecord::default()
             };
-            cluster.entries.insert(name.clone(), entry);
+            cluster.records.insert(name.clone(), record);
         }
         cluster.replace(
             self.pools
@@ -129,84 +168,36 @@ impl Fleet {
         cluster
     }
 
-    /// What is known besides.
-    fn known(&self, cluster: &Cluster) -> Known {
-        let mut known = Known {
+    /// What is seen in the objects.
+    pub(super) fn observe<'a>(&'a self, cluster: &Cluster) -> Observed<'a> {
+        // Facts borrow from these, and tests are short.
+        let cluster = Box::leak(Box::new(cluster.clone()));
+        let leader = Box::leak(Box::new(LeaderState {
+            term: TERM,
+            enforced: self.starts != Starts::AdmissionNotEnforced,
+            alone: self.alone,
+            own_node: Some("n0".to_owned()),
             may_force: true,
-            ..Known::default()
-        };
-        known.prepare_pools(cluster, NOW.parse().unwrap(), &self.policy);
-        known.note_gates(cluster, |query| {
+            ..LeaderState::default()
+        }));
+        let time = NOW.parse().unwrap();
+        leader.prepare_pools(cluster, time, &self.policy);
+        leader.record_gates(cluster, |query| {
             GateState::ALL
                 .into_iter()
                 .find(|state| state.as_str() == query.expression)
                 .unwrap()
         });
         for (name, place) in &self.places {
-            let plan = place.plan.clone().map(Arc::new);
-            known.drains.extend(plan.map(|plan| {
-                (
-                    name.clone(),
-                    KnownDrain {
-                        plan,
-                        ..KnownDrain::default()
-                    },
-                )
-            }));
-            let budget = || "a budget".to_owned();
-            let never = place.undrainable.then(|| Obstacle::Never(budget()));
-            let now = place.blocked.map(|waited| Obstacle::Budget {
-                why: budget(),
-                waited,
-            });
-            let obstacle = place
-                .crowded
-                .then_some(Obstacle::TooManyPods)
-                .or(never)
-                .or(now);
-            known
-                .obstacles
-                .extend(obstacle.map(|obstacle| (name.clone(), obstacle)));
-            let denied = |is: bool| is.then(|| "a rule".to_owned());
-            let denied = Denied {
-                node: denied(place.denied),
-                shadow: denied(place.shadow_denied),
+            let led = &mut cluster.record(name).led;
+            *led = LedNode {
+                owner: led.owner,
+                ..place.led()
             };
-            known.denied.insert(name.clone(), denied);
-            let cart = |missing: bool| {
-                let scale = missing.then_some(Scale {
-                    is_leaving: false,
-                    wanted: 2,
-                    available: 0,
-                });
-                Scales::from([("apps/v1/ReplicaSet/shop/cart".to_owned(), scale)])
-            };
-            let scales = place.missing.map(|missing| (name.clone(), cart(missing)));
-            known.scales.extend(scales);
         }
-        known
-    }
-
-    /// What is seen in the objects.
-    pub(super) fn observe<'a>(&'a self, cluster: &'a Cluster) -> Observed<'a> {
-        let leader = Leader {
-            term: TERM,
-            enforced: self.starts != Starts::AdmissionNotEnforced,
-            alone: self.alone,
-            own_node: Some("n0"),
-        };
-        let time = NOW.parse().unwrap();
-        // Facts borrow from it, and tests are short.
-        let known = Box::leak(Box::new(self.known(cluster)));
-        let pools = Box::leak(Box::new(pools_at(cluster, known, &self.policy, time)));
-        let mut observed = observe(
-            cluster,
-            known,
-            pools,
-            &self.policy,
-            &leader,
-            Now { time, text: NOW },
-        );
+        let pools = Box::leak(Box::new(pools_at(cluster, leader, &self.policy, time)));
+        let now = Now { time, text: NOW };
+        let mut observed = observe(cluster, leader, pools, &self.policy, now);
         observed.fleet.starts = self.starts;
         observed
     }

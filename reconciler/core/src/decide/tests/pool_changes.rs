@@ -4,10 +4,9 @@ use brupop_api::{Marker, names};
 use serde_json::{Value, json};
 
 use super::world::{NEW, OLD};
-use crate::known::{Known, KnownDrain};
 use crate::policy::Policy;
 use crate::tests::world::{
-    NOW, annotated, cluster, known, labels, observe_knowing, pool, put_ledger, with,
+    NOW, annotated, cluster, know_pods, known, labels, observe_knowing, pool, put_ledger, with,
 };
 
 /// What becomes of an update whose image is staged, with these pools and this fleet; cordoned already, or not.
@@ -41,14 +40,8 @@ fn reason(pools: &[(&str, Value)], fleet_spec: &Value, cordoned: bool) -> String
     put_ledger(&mut cluster, fleet_spec.clone(), status);
     cluster.replace(pools.iter().map(|(name, spec)| pool(name, spec.clone())));
     // Its pods are known, and none is left.
-    let drains = [("brs-n".to_owned(), KnownDrain::default())].into();
-    let (known, policy) = (
-        Known {
-            drains,
-            ..known(&cluster)
-        },
-        Policy::default(),
-    );
+    know_pods(&mut cluster, &["brs-n"]);
+    let (known, policy) = (known(&cluster), Policy::default());
     let observed = observe_knowing(&cluster, &known, &policy, NOW);
     format!("{:?}", observed.decide().nodes[0].reason)
 }

@@ -1,7 +1,7 @@
 //! What the gates of a pool do to it.
 
 use crate::cluster::{Cluster, Watched as _};
-use crate::known::Known;
+use crate::leader::LeaderState;
 use crate::observe::pools_at;
 use crate::policy::{Policy, USUAL};
 use crate::pool::Pool;
@@ -46,8 +46,8 @@ fn all_gates_of_a_pool_have_to_be_open() {
         ),
         (&["Awaited", "Closed"], Some((GateState::Closed, "closed"))),
     ] {
-        let (mut cluster, mut known) = (Cluster::default(), Known::default());
-        let gate = |cluster: &Cluster, known: &mut Known| {
+        let (mut cluster, mut known) = (Cluster::default(), LeaderState::default());
+        let gate = |cluster: &mut Cluster, known: &mut LeaderState| {
             known.prepare_pools(cluster, Timestamp::UNIX_EPOCH, &Policy::default());
             let pools = pools_at(cluster, known, &USUAL, Timestamp::UNIX_EPOCH);
             let pool = &pools.all[0];
@@ -61,28 +61,28 @@ fn all_gates_of_a_pool_have_to_be_open() {
         );
         pool("web", queries, 1).put(&mut cluster);
         assert_eq!(
-            gate(&cluster, &mut known),
+            gate(&mut cluster, &mut known),
             unknown,
             "before anybody asked: {queries:?}"
         );
-        known.note_gates(&cluster, state);
+        known.record_gates(&cluster, state);
         assert_eq!(
-            gate(&cluster, &mut known),
+            gate(&mut cluster, &mut known),
             format!("{closed:?}"),
             "{queries:?}"
         );
         // Its status has changed, then its spec.
         pool("web", queries, 1).put(&mut cluster);
         assert_eq!(
-            gate(&cluster, &mut known),
+            gate(&mut cluster, &mut known),
             format!("{closed:?}"),
             "{queries:?}"
         );
         pool("web", queries, 2).put(&mut cluster);
-        assert_eq!(gate(&cluster, &mut known), unknown, "{queries:?}");
-        known.note_gates(&cluster, state);
+        assert_eq!(gate(&mut cluster, &mut known), unknown, "{queries:?}");
+        known.record_gates(&cluster, state);
         assert_eq!(
-            gate(&cluster, &mut Known::default()),
+            gate(&mut cluster, &mut LeaderState::default()),
             unknown,
             "another leader: {queries:?}"
         );

@@ -11,14 +11,14 @@ const AHEAD: &str = "2026-11-21T06:00:00Z";
 
 /// Observes the cluster this many seconds after [`NOW`], after these passes.
 fn seen<'a>(
-    cluster: &'a Cluster,
+    cluster: &Cluster,
     policy: &'a Policy,
     seconds: i64,
     ahead: &mut Ahead,
 ) -> Observed<'a> {
-    let known = Known {
+    let known = LeaderState {
         ahead: ahead.clone(),
-        ..Known::default()
+        ..LeaderState::default()
     };
     let observed = observe_knowing(cluster, &known, policy, Box::leak(Box::new(later(seconds))));
     *ahead = observed.ahead.clone();

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::deadlines::back_off;
-use crate::known::Empty;
+use crate::led::Empty;
 use brupop_api::shadow::LastFailure;
 use proptest::prelude::*;
 
@@ -243,11 +243,13 @@ fn a_drain_and_its_grant_have_their_times() {
     ] {
         let marker = json!({"shadow_uid": "uid-brs-n", "attempt": 7, "drain_started_at": NOW, "drained_at": drained});
         let staged = "StagedAndPerformedUpdate";
-        let cluster = updating(staged, NOW, staged, marked(marker));
-        let known = with_drains(pods_known.then_some("brs-n"));
+        let mut cluster = updating(staged, NOW, staged, marked(marker));
+        if pods_known {
+            know_pods(&mut cluster, &["brs-n"]);
+        }
         for (seconds, expected) in [(after - 1, false), (after, true)] {
             let now = later(seconds);
-            let observed = observe_knowing(&cluster, &known, &POLICY, &now);
+            let observed = observe_at(&cluster, &POLICY, &now);
             let overdue = observed.views[0].time.drain_overdue;
             assert_eq!(
                 overdue, expected,
@@ -302,22 +304,19 @@ fn an_empty_node_waits_a_minute_after_the_last_volume_that_went() {
     let started = "2026-11-21T03:44:30Z";
     let marker = json!({"shadow_uid": "uid-brs-n", "attempt": 7, "drain_started_at": started});
     let time = |since: Option<&str>| {
-        let cluster = cluster(
+        let mut cluster = cluster(
             [("n", marked(marker.clone()))],
             [("brs-n", json!({"state": "Idle"}), json!({}))],
         );
-        let drain = KnownDrain {
+        let drain = crate::led::KnownDrain {
             empty: since.map(|since| Empty {
                 since: at(since),
                 volumes: 1,
             }),
-            ..KnownDrain::default()
+            ..crate::led::KnownDrain::default()
         };
-        let known = Known {
-            drains: [("brs-n".to_owned(), drain)].into(),
-            ..Known::default()
-        };
-        let observed = observe_knowing(&cluster, &known, &POLICY, NOW);
+        cluster.record("brs-n").led.drain = Some(drain);
+        let observed = observe_at(&cluster, &POLICY, NOW);
         let time = &observed.views[0].time;
         (time.volumes_overdue, time.drain_overdue, next(&observed))
     };

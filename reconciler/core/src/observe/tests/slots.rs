@@ -5,12 +5,12 @@ use crate::cluster::Watched as _;
 use crate::rules::GateState;
 
 /// A pool of all nodes, whose gate is so.
-pub(super) fn gated(cluster: &mut Cluster, state: GateState) -> Known {
+pub(super) fn gated(cluster: &mut Cluster, state: GateState) -> LeaderState {
     let gate = json!({"name": "quiet", "prometheus": {"source": "main", "query": "up == 0"}});
     let spec = json!({"verify": {"readyFor": "1m", "workloadsTimeout": "15m"}, "gates": [gate]});
     pool("web", spec).put(cluster);
     let mut known = known(cluster);
-    known.note_gates(cluster, |_| state);
+    known.record_gates(cluster, |_| state);
     known
 }
 

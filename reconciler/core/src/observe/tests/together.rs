@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cluster::Watched as _;
+use crate::led::KnownDrain;
 
 /// Nodes of these zones whose hosts have staged their updates, each with a slot, in a pool that keeps zones apart.
 fn staged(nodes: &[(&str, Value)]) -> Cluster {
@@ -27,11 +28,11 @@ fn staged(nodes: &[(&str, Value)]) -> Cluster {
 /// The reasons, by what is decided for all nodes at once.
 fn reasons(cluster: &Cluster) -> Vec<String> {
     let policy = with_steps(StepDurations::default());
-    let known = Known {
-        drains: with_drains(cluster.entries.keys()).drains,
-        ..known(cluster)
-    };
-    let observed = observe_knowing(cluster, &known, &policy, NOW);
+    let mut cluster = cluster.clone();
+    for record in cluster.records.values_mut() {
+        record.led.drain = Some(KnownDrain::default());
+    }
+    let observed = observe_at(&cluster, &policy, NOW);
     observed
         .decide()
         .nodes

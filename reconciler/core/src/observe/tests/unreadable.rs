@@ -34,16 +34,13 @@ fn begins(a: Value, b: Value, of_pool: Option<Value>) -> bool {
     if let Some(spec) = of_pool {
         pool("db", spec).put(&mut cluster);
     }
-    let known = Known {
-        drains: with_drains(["brs-b"]).drains,
-        ..known(&cluster)
-    };
+    know_pods(&mut cluster, &["brs-b"]);
     let default_pool = Rules::of_settings(Limit::Unlimited, vec![], StepDurations::default());
     let policy = Policy {
         default_pool,
         ..policy()
     };
-    let observed = observe_knowing(&cluster, &known, &policy, NOW);
+    let observed = observe_at(&cluster, &policy, NOW);
     let taken = observed.decide().allocation.taken;
     taken
         .iter()

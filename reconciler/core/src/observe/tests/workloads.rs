@@ -25,21 +25,16 @@ fn seen<T>(
     let mut cluster = watched("2026-11-21T03:58:00Z", marker);
     let slot = json!({"uid": "uid-brs-n", "attempt": 7, "since": since});
     put_ledger(&mut cluster, json!({}), json!({"slots": {"brs-n": slot}}));
-    let read = available.map(|available| {
+    cluster.record("brs-n").led.scales = available.map(|available| {
         let (is_leaving, wanted) = (false, 2);
         let scale = Scale {
             is_leaving,
             wanted,
             available,
         };
-        let scales = Scales::from([(CART.to_owned(), Some(scale))]);
-        ("brs-n".to_owned(), scales)
+        Scales::from([(CART.to_owned(), Some(scale))])
     });
-    let known = Known {
-        scales: read.into_iter().collect(),
-        ..Known::default()
-    };
-    see(&observe_knowing(&cluster, &known, policy, now).views[0])
+    see(&observe_at(&cluster, policy, now).views[0])
 }
 
 #[test]

@@ -9,7 +9,7 @@ mod stalls;
 
 use super::*;
 use crate::cluster::{Cluster, Watched as _};
-use crate::known::Known;
+use crate::leader::LeaderState;
 use crate::policy::Policy;
 use crate::pool::Pool;
 use crate::tests::world::{
@@ -138,7 +138,7 @@ fn force_without_the_right_counts_as_abort_and_is_told() {
         let mut cluster = of_pool(json!({"drain": {"onTimeout": on_timeout}}));
         join(&mut cluster, "n", OLD, Some(NEW), false);
         put_ledger(&mut cluster, json!({}), json!({}));
-        let known = Known {
+        let known = LeaderState {
             may_force,
             ..known(&cluster)
         };

@@ -1,26 +1,16 @@
 //! Which pool owns a node: of those that select it, the one of the highest priority.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::Known;
+use super::LeaderState;
 use super::misplaced::misplaced;
 use crate::cluster::{Cluster, WatchedPool};
-use crate::facts::{Owner, in_order};
-use crate::objects::WatchedNode;
+use crate::facts::Owner;
 use crate::policy::Policy;
 use crate::rules::{GateQuery, GateState, Rules};
 use crate::window::{Span, Starts};
-
-/// The owner of a Node, as long as neither the Node nor a pool says anything else.
-#[derive(Clone, Debug)]
-pub(crate) struct KnownOwner {
-    pub(crate) owner: Owner,
-    /// The Node, or one that says the same.
-    pub(crate) node: Arc<WatchedNode>,
-}
 
 /// What is known of a pool, as long as no pool's spec changes.
 #[derive(Clone, Debug, Default)]
@@ -80,25 +70,10 @@ impl KnownPool {
     }
 }
 
-impl KnownOwner {
-    /// Does it hold for this Node?
-    fn holds(&self, node: &Arc<WatchedNode>) -> bool {
-        Arc::ptr_eq(&self.node, node) || self.node.same_facts(node)
-    }
-}
-
-impl Known {
-    /// What follows from the cluster and the time alone, however long it takes to find out.
-    pub fn of(cluster: &Cluster, now: Timestamp, policy: &Policy) -> Self {
-        let mut known = Self::default();
-        known.prepare_pools(cluster, now, policy);
-        known.note_cordons(cluster, now);
-        known
-    }
-
+impl LeaderState {
     /// Finds the owners of nodes that are new or have changed, and of all once a pool has changed; and looks at the clock for each
     /// pool, the default pool among them.
-    pub fn prepare_pools(&mut self, cluster: &Cluster, now: Timestamp, policy: &Policy) {
+    pub fn prepare_pools(&mut self, cluster: &mut Cluster, now: Timestamp, policy: &Policy) {
         if self.pools_revision != cluster.pools_revision {
             let mut misplaced = misplaced(&cluster.pools);
             let known = |(name, pool): (&String, &WatchedPool)| {
@@ -110,8 +85,10 @@ impl Known {
                 (name.clone(), known)
             };
             self.pools = cluster.pools.iter().map(known).collect();
-            self.owners.clear();
             self.pools_revision = cluster.pools_revision;
+            for record in cluster.records.values_mut() {
+                record.led.owner = None;
+            }
         }
         if !self.default_pool.as_ref().is_some_and(|at| at.holds(now)) {
             self.default_pool = Some(AtTime::of(&policy.default_pool, now));
@@ -119,25 +96,10 @@ impl Known {
         for (known, pool) in self.pools.values_mut().zip(cluster.pools.values()) {
             known.look_at_clock(pool, now);
         }
-        self.find_owners(cluster);
-    }
-
-    /// Finds the owners that are not known, and drops those of nodes that are gone.
-    fn find_owners(&mut self, cluster: &Cluster) {
-        let mut known_of = in_order(&self.owners);
-        let (mut nodes, mut found) = (0, vec![]);
-        for (name, node) in cluster.nodes() {
-            nodes += 1;
-            if !known_of(name).is_some_and(|known| known.holds(node)) {
-                let owner = owner(node.all_labels(), &cluster.pools);
-                let node = Arc::clone(node);
-                found.push((name.to_owned(), KnownOwner { owner, node }));
+        for record in cluster.records.values_mut() {
+            if let (None, Some(node)) = (record.led.owner, &record.node) {
+                record.led.owner = Some(owner(node.all_labels(), &cluster.pools));
             }
-        }
-        drop(known_of);
-        self.owners.extend(found);
-        if self.owners.len() > nodes {
-            self.owners.retain(|name, _| cluster.node(name).is_some());
         }
     }
 
@@ -146,13 +108,8 @@ impl Known {
         self.pools_revision == cluster.pools_revision
     }
 
-    /// Which pool owns this node.
-    pub fn owner(&self, name: &str) -> Option<Owner> {
-        self.owners.get(name).map(|known| known.owner)
-    }
-
-    /// Notes for each pool which of its gates is not open.
-    pub fn note_gates(&mut self, cluster: &Cluster, state: impl Fn(&GateQuery) -> GateState) {
+    /// Records for each pool which of its gates is not open.
+    pub fn record_gates(&mut self, cluster: &Cluster, state: impl Fn(&GateQuery) -> GateState) {
         for (known, pool) in self.pools.values_mut().zip(cluster.pools.values()) {
             known.gates = pool.gates().iter().map(|gate| state(&gate.query)).collect();
         }

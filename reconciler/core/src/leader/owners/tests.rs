@@ -4,11 +4,12 @@ mod default_pool;
 
 use super::*;
 use crate::cluster::Watched;
+use crate::objects::WatchedNode;
 use crate::observe::pools_at;
 use crate::policy::USUAL;
 use crate::pool::{POOLS_MAX, Pool};
 use crate::rules::{Limit, StepDurations};
-use crate::tests::world::{at, known, labels, node as a_node, pool as a_pool, read};
+use crate::tests::world::{at, known, labels, node as a_node, pool as a_pool, prepare, read};
 use brupop_api::Item;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -33,11 +34,12 @@ fn owner_of(labels: &Value, pools: Vec<Item<Pool>>) -> Option<Owner> {
     let mut cluster = Cluster::default();
     node("n", labels).put(&mut cluster);
     cluster.replace(pools);
-    owner_in(&cluster)
+    owner_in(&mut cluster)
 }
 
-fn owner_in(cluster: &Cluster) -> Option<Owner> {
-    known(cluster).owner("brs-n")
+fn owner_in(cluster: &mut Cluster) -> Option<Owner> {
+    prepare(cluster);
+    cluster.owner("brs-n")
 }
 
 #[test]
@@ -118,11 +120,11 @@ fn owners_follow_labels_and_pools() {
     let of = |tier: &str| node("n", &json!({"tier": tier}));
     of("web").put(&mut cluster);
     pool("web", 1, &tier("web")).put(&mut cluster);
-    let mut known = Known::default();
+    let mut known = LeaderState::default();
     let mut owner = |change: &dyn Fn(&mut Cluster)| {
         change(&mut cluster);
-        known.prepare_pools(&cluster, Timestamp::UNIX_EPOCH, &Policy::default());
-        known.owner("brs-n").unwrap()
+        known.prepare_pools(&mut cluster, Timestamp::UNIX_EPOCH, &Policy::default());
+        cluster.owner("brs-n").unwrap()
     };
     assert_eq!(owner(&|_| ()), Owner::Pool(0));
     assert_eq!(
@@ -158,7 +160,7 @@ fn a_percentage_is_of_the_nodes_it_owns() {
     }
     pool("all", 0, &json!({})).put(&mut cluster);
     pool("db", 1, &tier("db")).put(&mut cluster);
-    let known = known(&cluster);
+    let known = prepare(&mut cluster);
     let pools = pools_at(&cluster, &known, &USUAL, Timestamp::UNIX_EPOCH);
     let seen: Vec<_> = pools
         .all
@@ -182,7 +184,7 @@ fn only_another_spec_is_looked_at_anew() {
     let mut cluster = Cluster::default();
     node("n", &json!({})).put(&mut cluster);
     of(0, 2).put(&mut cluster);
-    let mut known = Known::default();
+    let mut known = LeaderState::default();
     assert!(matches!(
         pools_at(&cluster, &known, &USUAL, at("2026-11-21T02:30:00Z")).all[0].starts,
         Starts::Invalid(_)
@@ -192,7 +194,7 @@ fn only_another_spec_is_looked_at_anew() {
             pool.put(&mut cluster);
             known.is_of(&cluster)
         });
-        known.prepare_pools(&cluster, at(now), &Policy::default());
+        known.prepare_pools(&mut cluster, at(now), &Policy::default());
         let pools = pools_at(&cluster, &known, &USUAL, at(now));
         (
             owner_is_kept,
@@ -279,19 +281,19 @@ proptest! {
         let expected = owner_of(&labels, pools.clone()).unwrap();
         let mut turned = pools.clone();
         turned.rotate_left(turn.min(pools.len().saturating_sub(1)));
-        let (mut cluster, mut known) = (Cluster::default(), Known::default());
+        let (mut cluster, mut known) = (Cluster::default(), LeaderState::default());
         if !late {
             node("n", &labels).put(&mut cluster);
         }
         for pool in turned {
             pool.put(&mut cluster);
-            known.prepare_pools(&cluster, Timestamp::UNIX_EPOCH, &Policy::default());
+            known.prepare_pools(&mut cluster, Timestamp::UNIX_EPOCH, &Policy::default());
         }
         if late {
             node("n", &labels).put(&mut cluster);
         }
-        known.prepare_pools(&cluster, Timestamp::UNIX_EPOCH, &Policy::default());
-        let owner = known.owner("brs-n").unwrap();
+        known.prepare_pools(&mut cluster, Timestamp::UNIX_EPOCH, &Policy::default());
+        let owner = cluster.owner("brs-n").unwrap();
         prop_assert_eq!(&owner, &expected);
         let selecting = made.iter().enumerate().filter(|(_, (_, selector))| *selector != 2);
         let highest = selecting.clone().map(|(_, (priority, _))| *priority).max();
@@ -367,8 +369,8 @@ fn a_pool_says_whether_pods_that_ask_for_it_are_respected() {
         let mut known = known(&cluster);
         cluster.replace(pools);
         let policy = Policy::default();
-        known.prepare_pools(&cluster, Timestamp::UNIX_EPOCH, &policy);
-        let rules = RulesByOwner::new(&cluster, &policy).of(known.owner("brs-n"));
+        known.prepare_pools(&mut cluster, Timestamp::UNIX_EPOCH, &policy);
+        let rules = RulesByOwner::new(&cluster, &policy).of(cluster.owner("brs-n"));
         assert_eq!(rules.respect_do_not_disrupt, respects);
     }
 }
