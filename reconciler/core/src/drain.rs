@@ -130,14 +130,13 @@ impl DrainPlan {
                 ours && !listed.is_empty() && !listed.iter().any(|uid| uid == pod.uid());
             let stays = match action {
                 DrainAction::Stays => true,
-                DrainAction::Unreadable(_) => false,
+                DrainAction::Unreadable(_) | DrainAction::Unmanaged => false,
                 // A terminating webhook serves a little longer. Nobody has to wait for that: its budget has seen to
                 // another one that is Ready, and a reboot ends its connections no worse than its own end does.
                 DrainAction::Leaving => {
                     ours || overlooked.is_some_and(|before| gone_by(pod) <= before)
                 }
                 DrainAction::Evicted => came_back,
-                DrainAction::Unmanaged => false,
             };
             if stays {
                 continue;

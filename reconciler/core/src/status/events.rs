@@ -220,17 +220,17 @@ impl EventText {
 
 /// What becomes of these pods, which the drain does not wait for. Names some of them.
 fn left_pods(pods: &[PodKey]) -> String {
-    let names = pods
-        .iter()
-        .map(|pod| format!("{}/{}", pod.namespace, pod.name));
-    let named: Vec<_> = names.take(PODS_NAMED).collect();
-    let more = match pods.len() - named.len() {
+    let first = pods.iter().take(PODS_NAMED);
+    let names: Vec<_> = first
+        .map(|pod| format!("{}/{}", pod.namespace, pod.name))
+        .collect();
+    let more = match pods.len() - names.len() {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
     format!(
         "{}{more} tolerate the cordon and came after it, so they stay until the host reboots",
-        named.join(", ")
+        names.join(", ")
     )
 }
 

@@ -4,19 +4,19 @@ use super::world::*;
 use crate::objects::Words;
 use crate::workloads::{Scale, Scales};
 
-fn available(available: u32) -> Option<Scale> {
+fn available(available: u32) -> Scale {
     let (is_leaving, wanted) = (false, 3);
-    Some(Scale {
+    Scale {
         is_leaving,
         wanted,
         available,
-    })
+    }
 }
 
 #[test]
 fn the_cordon_notes_how_workloads_are() {
     let [cart, gone] = ["cart", "gone"].map(|name| format!("apps/v1/ReplicaSet/shop/{name}"));
-    let scales = Scales::from([(cart.clone(), available(3)), (gone, None)]);
+    let scales = Scales::from([(cart.clone(), Some(available(3))), (gone, None)]);
     let view: NodeView<'_> = staged();
     let view = view.with(|view| view.pods.scales = Some(&scales));
     let noted = marker_of(&decide(&fleet(), &view)).evicted_owners;
@@ -27,7 +27,7 @@ fn the_cordon_notes_how_workloads_are() {
 #[test]
 fn another_cordon_notes_the_pods_that_came() {
     let scales = ["shop/cart", "shop/mail"];
-    let scales = scales.map(|name| (format!("apps/v1/ReplicaSet/{name}"), available(1)));
+    let scales = scales.map(|name| (format!("apps/v1/ReplicaSet/{name}"), Some(available(1))));
     let scales = Scales::from(scales);
     let view = staged()
         .marked_by(&CORDONED)
