@@ -10,8 +10,8 @@ use crate::objects::PodItem;
 /// Most bytes of the pods of one node, as they are in memory: some 2,000 of usual size. Kubelets run 110 unless they are told
 /// otherwise.
 const OF_NODE_MAX: usize = 2 << 20;
-/// Most bytes of the pods of all nodes: if as many are watched as may be, each has its share for some 130 pods.
-const OF_ALL_MAX: usize = 32 << 20;
+/// Most bytes of the pods of all nodes: if as many are watched as may be, each has its share for some 200 pods with some ten labels.
+const OF_ALL_MAX: usize = 64 << 20;
 
 /// The pods of the nodes that are watched, by name of the shadow.
 #[derive(Debug, Default)]
