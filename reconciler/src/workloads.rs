@@ -11,7 +11,6 @@ use brupop_runtime::errors::describe;
 use futures::future::join_all;
 use kube::api::{Api, ListParams};
 use kube::{Client, Error};
-use tokio::time::sleep;
 
 /// A workload that has fewer pods available than before is read again after the first of these, doubled up to the second.
 const READ_AGAIN: [Duration; 2] = [Duration::from_secs(10), Duration::from_mins(5)];
@@ -23,8 +22,10 @@ pub struct WorkloadReads(BTreeMap<String, NodeReads>);
 #[derive(Debug, Default)]
 struct NodeReads {
     scales: Scales,
-    /// The wait before the next read.
+    /// The wait between the last read and the next.
     wait: Duration,
+    /// When that is over. Instants are durations since any fixed moment of a monotonic clock.
+    due: Duration,
     is_under_way: bool,
     /// A decision has asked for them since the last [`WorkloadReads::prune`].
     is_wanted: bool,
@@ -47,18 +48,26 @@ impl WorkloadReads {
             .collect()
     }
 
-    /// Begins the next read, unless one is under way. Returns after which wait.
-    pub fn begin(&mut self, name: &str) -> Option<Duration> {
-        let reads = self.0.get_mut(name)?;
-        (!std::mem::replace(&mut reads.is_under_way, true)).then_some(reads.wait)
+    /// Returns when the next read is due, unless one is under way.
+    pub fn due(&self, name: &str) -> Option<Duration> {
+        let reads = self.0.get(name).filter(|reads| !reads.is_under_way)?;
+        Some(reads.due)
+    }
+
+    /// Records that a read begins.
+    pub fn begin(&mut self, name: &str) {
+        if let Some(reads) = self.0.get_mut(name) {
+            reads.is_under_way = true;
+        }
     }
 
     /// Records what was read.
-    pub fn end(&mut self, name: &str, scales: Scales) {
+    pub fn end(&mut self, name: &str, scales: Scales, now: Duration) {
         if let Some(reads) = self.0.get_mut(name) {
             reads.scales.extend(scales);
             reads.is_under_way = false;
             reads.wait = (reads.wait * 2).clamp(READ_AGAIN[0], READ_AGAIN[1]);
+            reads.due = now + reads.wait;
         }
     }
 
@@ -82,9 +91,8 @@ impl WorkloadReads {
     }
 }
 
-/// Reads these workloads after this wait. Those that do not answer are left out.
-pub async fn read(client: Client, wait: Duration, workloads: Vec<(String, Workload)>) -> Scales {
-    sleep(wait).await;
+/// Reads these workloads. Those that do not answer are left out.
+pub async fn read(client: Client, workloads: Vec<(String, Workload)>) -> Scales {
     let reads = workloads
         .iter()
         .map(|(_, workload)| find(&client, workload));

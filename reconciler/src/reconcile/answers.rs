@@ -28,7 +28,8 @@ impl Reconciler {
                 self.leading.may_force.found(answer, now);
             }
             Completed::WorkloadsRead(name, scales) => {
-                self.leading.drainer.workloads.end(&name, scales);
+                let now = self.now();
+                self.leading.drainer.workloads.end(&name, scales, now);
             }
             Completed::GateAnswer(query, answer) => {
                 self.leading

@@ -67,15 +67,18 @@ impl Reconciler {
         let shown = self.observe_then(|this, pass| {
             this.knows_right_to_force(pass);
             this.ask(pass);
-            let decided = pass.observed.decide();
+            // As if this process led, even if none has led yet.
+            let mut observed = pass.observed.clone();
+            observed.fleet.ledger_term = Some(observed.fleet.term);
+            let decided = observed.decide();
             this.preflight(pass, &decided.allocation);
-            let views = pass.observed.views.iter();
+            let views = observed.views.iter();
             for view in views.filter(|view| view.evicted == Evicted::Unknown) {
-                this.read_evicted(view);
+                this.read_evicted(view, &mut pass.wake);
             }
             let unread = this.unread(pass, &decided.allocation);
             if unread.is_empty() {
-                Ok(show(pass.observed, &decided))
+                Ok(show(&observed, &decided))
             } else {
                 Err(unread)
             }

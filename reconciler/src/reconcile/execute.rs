@@ -48,7 +48,8 @@ impl Reconciler {
         }
         if let (Step::Cordon | Step::CordonAgain, Some(plan)) = (step, plan) {
             // Their marker notes how many pods of these are available.
-            self.read_workloads(name, plan.owners.iter().map(|owner| (owner, 0)));
+            let owners = plan.owners.iter().map(|owner| (owner, 0));
+            self.read_workloads(name, owners, &mut pass.wake);
             if cluster
                 .records
                 .get(name)
@@ -88,32 +89,43 @@ impl Reconciler {
         }
     }
 
-    /// Reads the workloads of a node that are still to be read, unless that is under way.
-    fn read_workloads<'o>(&mut self, name: &str, owners: impl Iterator<Item = (&'o String, u32)>) {
+    /// Reads the workloads of a node that are still to be read, if that is due and there is room. When there is room again, a
+    /// request has been answered, and that makes a pass.
+    fn read_workloads<'o>(
+        &mut self,
+        name: &str,
+        owners: impl Iterator<Item = (&'o String, u32)>,
+        wake: &mut Wake,
+    ) {
+        let (now, has_room) = (self.now(), self.has_room_for_conditions());
         let reads = &mut self.leading.drainer.workloads;
         let unread = reads.unread(name, owners);
-        if unread.is_empty() && reads.has_ended(name) {
+        let Some(due) = reads.due(name) else { return };
+        if unread.is_empty() && reads.has_ended(name) || !has_room {
             return;
         }
-        if let Some(wait) = reads.begin(name) {
-            let (name, read) = (
-                name.to_owned(),
-                workloads::read(self.api.client.clone(), wait, unread),
-            );
-            let completed = read.map(|scales| Completed::WorkloadsRead(name, scales));
-            self.leading.under_way.push(completed.boxed());
+        if now < due {
+            return wake.by(due);
         }
+        reads.begin(name);
+        let (name, read) = (
+            name.to_owned(),
+            workloads::read(self.api.client.clone(), unread),
+        );
+        let completed = read.map(|scales| Completed::WorkloadsRead(name, scales));
+        self.leading.under_way.push(completed.boxed());
     }
 
     /// Reads the workloads whose pods were evicted, once their node has been in service for long enough.
-    pub(super) fn read_evicted(&mut self, view: &NodeView<'_>) {
+    pub(super) fn read_evicted(&mut self, view: &NodeView<'_>, wake: &mut Wake) {
         let name = view.shadow_name;
         let is_awaited =
             view.evicted != Evicted::Back || self.leading.drainer.workloads.has_ended(name);
-        let marker = view.node.and_then(|node| node.marker);
+        let marker = view.node.and_then(|node| node.marker());
         if let Some(marker) = marker.filter(|_| view.time.verified && is_awaited) {
             let owners = marker.evicted_owners.iter();
-            self.read_workloads(name, owners.map(|(owner, before)| (owner, *before)));
+            let owners = owners.map(|(owner, before)| (owner, *before));
+            self.read_workloads(name, owners, wake);
         }
     }
 
@@ -150,6 +162,8 @@ mod tests {
     use super::*;
     use crate::process::tests::{holds_up, reconciler};
     use brupop_core::drain::PodKey;
+    use brupop_core::workloads::Scales;
+    use std::time::Duration;
     use tokio::sync::{mpsc::unbounded_channel, watch};
 
     #[tokio::test]
@@ -169,5 +183,30 @@ mod tests {
         reconciler.remove_pods(&plan, Removal::Evict, &mut Wake::default());
         let (_, answer) = reconciler.evicting.join_next().await.unwrap().unwrap();
         assert_eq!((answer.as_str(), writes.try_recv().ok()), ("failed", None));
+    }
+
+    /// Else the workloads of some thirty updated nodes that do not come back would keep all other requests from being sent.
+    #[tokio::test]
+    async fn a_workload_that_is_awaited_takes_no_room_of_requests() {
+        let (wrote, _writes) = unbounded_channel();
+        let (_, elected) = watch::channel(None);
+        let mut reconciler = reconciler(holds_up(wrote, std::sync::mpsc::channel().1), elected);
+        let owner = "apps/v1/ReplicaSet/shop/cart".to_owned();
+        let read = |reconciler: &mut Reconciler, name: &str| {
+            let mut wake = Wake::default();
+            reconciler.read_workloads(name, [(&owner, 2)].into_iter(), &mut wake);
+            (reconciler.leading.under_way.len(), wake.at().is_some())
+        };
+        assert_eq!(read(&mut reconciler, "brs-a"), (1, false));
+        reconciler.leading.under_way.clear();
+        let reads = &mut reconciler.leading.drainer.workloads;
+        reads.end("brs-a", Scales::new(), Duration::ZERO);
+        assert_eq!(read(&mut reconciler, "brs-a"), (0, true), "not due yet");
+        while reconciler.has_room_for_conditions() {
+            let never = futures::future::pending().boxed();
+            reconciler.leading.under_way.push(never);
+        }
+        let all = reconciler.leading.under_way.len();
+        assert_eq!(read(&mut reconciler, "brs-b"), (all, false), "no room");
     }
 }

@@ -315,7 +315,7 @@ impl Reconciler {
             }
             self.leading.memory.look_after(view.shadow_name);
             self.execute(pass, view, decision);
-            self.read_evicted(view);
+            self.read_evicted(view, &mut pass.wake);
             self.explain(pass, view, &decision.reason);
         }
         for name in too_long {

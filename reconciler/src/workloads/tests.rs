@@ -35,18 +35,21 @@ fn workloads_that_are_missing_are_read_again() {
     let owners = owners(&[CART, MAIL, "batch/v1/Job/shop/tidy"], 2);
     let mut reads = WorkloadReads::default();
     assert_eq!(unread(&mut reads, &owners), [CART, MAIL]);
-    assert_eq!(reads.begin("brs-n"), Some(Duration::ZERO));
-    assert_eq!(reads.begin("brs-n"), None, "it is under way");
+    assert_eq!(reads.due("brs-n"), Some(Duration::ZERO));
+    reads.begin("brs-n");
+    assert_eq!(reads.due("brs-n"), None, "it is under way");
     assert!(!reads.has_ended("brs-n") && reads.scales().is_empty());
-    reads.end("brs-n", Scales::from([(CART.to_owned(), scale(2))]));
+    let now = Duration::from_secs(60);
+    reads.end("brs-n", Scales::from([(CART.to_owned(), scale(2))]), now);
     for seconds in [10, 20, 40, 80, 160, 300, 300] {
         assert_eq!(unread(&mut reads, &owners), [MAIL]);
-        assert_eq!(reads.begin("brs-n"), Some(Duration::from_secs(seconds)));
-        reads.end("brs-n", Scales::from([(MAIL.to_owned(), scale(1))]));
+        assert_eq!(reads.due("brs-n"), Some(now + Duration::from_secs(seconds)));
+        reads.begin("brs-n");
+        reads.end("brs-n", Scales::from([(MAIL.to_owned(), scale(1))]), now);
     }
     let both = Scales::from([(CART.to_owned(), scale(2)), (MAIL.to_owned(), scale(1))]);
     assert_eq!(reads.scales(), BTreeMap::from([("brs-n".to_owned(), both)]));
-    reads.end("brs-n", Scales::from([(MAIL.to_owned(), scale(2))]));
+    reads.end("brs-n", Scales::from([(MAIL.to_owned(), scale(2))]), now);
     assert!(unread(&mut reads, &owners).is_empty());
     reads.prune();
     assert!(reads.has_ended("brs-n"));
@@ -64,7 +67,7 @@ fn only_so_many_workloads_of_a_node_are_read() {
     let first = unread(&mut reads, &owners(&many, 0));
     assert_eq!(first.len(), EVICTED_OWNERS_MAX);
     let none = first.into_iter().map(|owner| (owner, None)).collect();
-    reads.end("brs-n", none);
+    reads.end("brs-n", none, Duration::ZERO);
     assert!(unread(&mut reads, &owners(&many, 0)).is_empty());
 }
 
@@ -106,7 +109,7 @@ async fn a_workload_is_read_by_name() {
             async move { Ok::<_, Infallible>(answer.unwrap()) }
         });
         let cart = vec![(CART.to_owned(), Workload::parse(CART).unwrap())];
-        let read = read(Client::new(service, "ns"), Duration::ZERO, cart).await;
+        let read = read(Client::new(service, "ns"), cart).await;
         let found = found.map(|scale| (CART.to_owned(), scale));
         assert_eq!(read, found.into_iter().collect(), "{code} {body}");
     }

@@ -7,7 +7,9 @@ use std::time::Duration;
 use brupop_api::{Item, Marker};
 use brupop_core::cluster::NodeRecord;
 use brupop_core::deadlines::DrainTime;
-use brupop_core::drain::{self, Arrivals, DrainPlan, LATE, Obstacle, PodKey, next_overdue};
+use brupop_core::drain::{
+    self, Arrivals, DrainAction, DrainPlan, LATE, Obstacle, PodKey, drain_action, next_overdue,
+};
 use brupop_core::leader::Ahead;
 use brupop_core::objects::{Budget, PodItem, is_operator_pod};
 use brupop_core::rules::Rules;
@@ -127,7 +129,13 @@ impl Look<'_> {
         if from.respects {
             plan.respect(pods());
         }
-        plan.left = left.into_iter().map(PodKey::of).collect();
+        let would_go = |pod: &&PodItem| {
+            matches!(
+                drain_action(pod),
+                DrainAction::Evicted | DrainAction::Unmanaged
+            )
+        };
+        plan.left = left.into_iter().filter(would_go).map(PodKey::of).collect();
         let recent = arrivals
             .as_ref()
             .map_or_else(Default::default, |arrivals| arrivals.recent(now));
