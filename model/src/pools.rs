@@ -172,7 +172,7 @@ pub(crate) fn held(pools: Pools, owner: Owner) -> bool {
 pub(crate) fn forget_who_wants(views: &mut [NodeView<'_>], pools: Pools) {
     let runs = |view: &NodeView<'_>| {
         view.node
-            .is_some_and(|node| node.version == Some(VERSIONS[1]))
+            .is_some_and(|node| node.version() == Some(VERSIONS[1]))
     };
     let first = |view: &NodeView<'_>| pool_of(pools, view.owner) == Some(0);
     if views.iter().any(|view| first(view) && runs(view)) {

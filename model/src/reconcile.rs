@@ -169,7 +169,7 @@ impl World {
                 || fleet.starts == Starts::Paused,
             draining: view
                 .node
-                .and_then(|node| node.marker)
+                .and_then(|node| node.marker())
                 .is_some_and(|it| it.drain_started_at.is_some()),
         };
         let begun =

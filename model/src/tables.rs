@@ -9,11 +9,13 @@ use std::thread::LocalKey;
 use brupop_api::Marker;
 use brupop_api::fleet::{DonePool, NodeFailure, ResumedVersion, Slot, VersionRecord};
 use brupop_api::shadow::LastFailure;
-use brupop_core::facts::NodeFacts;
+use brupop_core::objects::{NodeFacts, Readiness};
 use brupop_core::workloads::{Scale, Scales};
 
 use crate::ledger::{Held, Ledger, Record};
-use crate::objects::{Failed, Mark, NODES, NODES_MAX, POOLS, SHADOWS, TIMES, UIDS, VERSIONS};
+use crate::objects::{
+    BOOTS, Failed, Mark, NODES, NODES_MAX, Node, POOLS, SHADOWS, TIMES, UIDS, VERSIONS,
+};
 
 /// What one thread has made, by what it was made of.
 pub(crate) type Table<K, V> = RefCell<HashMap<K, &'static V>>;
@@ -77,6 +79,26 @@ pub(crate) fn marker(index: u8, mark: Mark) -> &'static Marker {
     })
 }
 
+/// A Node, perhaps paused.
+pub(crate) fn node(node: Node, paused: bool) -> &'static NodeFacts {
+    thread_local! { static FACTS: Table<(Node, bool), NodeFacts> = Table::default(); }
+    once(&FACTS, (node, paused), || NodeFacts {
+        name: NODES[usize::from(node.index)].to_owned(),
+        uid: UIDS[usize::from(node.index)][usize::from(node.life)].to_owned(),
+        readiness: Some(Readiness {
+            ready: node.ready,
+            since: None,
+        }),
+        boot_id: BOOTS[usize::from(node.boot)].to_owned(),
+        version: Some(VERSIONS[usize::from(node.version)].to_owned()),
+        unschedulable: node.unschedulable,
+        tainted: node.tainted,
+        marker: node.marker.map(|mark| Ok(marker(node.index, mark).clone())),
+        paused,
+        ..NodeFacts::example()
+    })
+}
+
 type Slots = BTreeMap<String, Slot>;
 
 pub(crate) fn slots(ledger: &Ledger) -> &'static Slots {
@@ -98,7 +120,7 @@ pub(crate) fn slots(ledger: &Ledger) -> &'static Slots {
                 uid,
                 attempt: attempt.into(),
                 version,
-                variant: Some(NodeFacts::EXAMPLE.variant.to_owned()),
+                variant: Some(NodeFacts::EXAMPLE_VARIANT.to_owned()),
                 pool,
                 lost,
                 counted,
@@ -119,7 +141,7 @@ pub(crate) fn versions(record: Option<Record>) -> &'static Vec<VersionRecord> {
         });
         VersionRecord {
             version: VERSIONS[1].to_owned(),
-            variant: NodeFacts::EXAMPLE.variant.to_owned(),
+            variant: NodeFacts::EXAMPLE_VARIANT.to_owned(),
             reported_at: Some(when(0)),
             halted_at: record.halted.map(when),
             failures: failures.collect(),
@@ -162,7 +184,7 @@ pub(crate) fn resumed(time: Option<u8>) -> &'static Vec<ResumedVersion> {
     thread_local! { static RESUMED: Table<Option<u8>, Vec<ResumedVersion>> = Table::default(); }
     let of = |time| ResumedVersion {
         version: VERSIONS[1].to_owned(),
-        variant: NodeFacts::EXAMPLE.variant.to_owned(),
+        variant: NodeFacts::EXAMPLE_VARIANT.to_owned(),
         halted_at: when(time),
     };
     once(&RESUMED, time, || time.map(of).into_iter().collect())

@@ -4,13 +4,12 @@ use brupop_agent_core::step::{HostFacts, LastCommand, UpdateFacts, Updates};
 use brupop_api::State;
 use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
 use brupop_api::fleet::FailureThreshold;
-use brupop_core::facts::{FleetFacts, NodeFacts, NodeView, PodFacts, TimeFacts};
+use brupop_core::facts::{FleetFacts, NodeView, PodFacts, TimeFacts};
 use brupop_core::window::Starts;
 
 use crate::ledger::{Ledger, Record};
 use crate::objects::{
-    BOOTS, COMMAND_TIME, FLEET_UID, NODES, Node, SHADOWS, Shadow, TIMES, UIDS, VERSIONS,
-    said_staged,
+    BOOTS, COMMAND_TIME, FLEET_UID, SHADOWS, Shadow, TIMES, UIDS, VERSIONS, said_staged,
 };
 use crate::pools::{self, Pools};
 use crate::state::{Config, Host, MORE_THAN_NODES, Safeguard};
@@ -94,20 +93,6 @@ pub(crate) fn host(host: Host) -> HostFacts<'static> {
         version: version(host.version),
         updates,
         now: TIMES[0],
-    }
-}
-
-fn node(node: &Node) -> NodeFacts<'static> {
-    NodeFacts {
-        name: NODES[usize::from(node.index)],
-        uid: uid(node.index, node.life),
-        ready: node.ready,
-        boot_id: boot(node.boot),
-        version: Some(version(node.version)),
-        unschedulable: node.unschedulable,
-        tainted: node.tainted,
-        marker: node.marker.map(|mark| tables::marker(node.index, mark)),
-        ..NodeFacts::EXAMPLE
     }
 }
 
@@ -201,10 +186,8 @@ pub(crate) fn view(
     let gives_up = config.without == Some(Safeguard::Finished) && held;
     NodeView {
         owner,
-        node: seen.as_ref().map(node).map(|node| NodeFacts {
-            paused: gives_up,
-            ..node
-        }),
+        node: seen.map(|node| tables::node(node, gives_up)),
+        agent_ready: true,
         shadow: shadow.as_ref().map(self::shadow),
         owner_uid: shadow.map(|shadow| uid(shadow.index, shadow.owner)),
         shadow_denied: (late == Some(Late::Denied)).then_some("a rule of somebody else"),

@@ -15,7 +15,8 @@ use brupop_api::{
 };
 use brupop_apply::apply;
 use brupop_core::decide::{Effect, decide};
-use brupop_core::facts::{FleetFacts, NodeFacts, NodeView, PodFacts, TimeFacts};
+use brupop_core::facts::{FleetFacts, NodeView, PodFacts, TimeFacts};
+use brupop_core::objects::{NodeFacts, Readiness};
 use brupop_webhook::verdict::{Change, ShadowRequest, verdict};
 use kube::Resource as _;
 use proptest::prelude::*;
@@ -138,21 +139,26 @@ fn marker((attempt, drained): (u64, bool)) -> Marker {
     }
 }
 
-fn view<'a>(odd: &Odd, shadow: &'a BottlerocketShadow, marker: Option<&'a Marker>) -> NodeView<'a> {
+fn node(odd: &Odd, marker: Option<&Marker>) -> NodeFacts {
     let (labelled, ready, cordoned, boot_id, version) = odd.node;
+    NodeFacts {
+        uid: "node-uid".to_owned(),
+        labelled,
+        readiness: Some(Readiness { ready, since: None }),
+        boot_id: boot_id.to_owned(),
+        version: Some(version.to_owned()),
+        unschedulable: cordoned || marker.is_some(),
+        tainted: marker.is_some(),
+        marker: marker.cloned().map(Ok),
+        ..NodeFacts::example()
+    }
+}
+
+fn view<'a>(odd: &Odd, shadow: &'a BottlerocketShadow, node: &'a NodeFacts) -> NodeView<'a> {
     let (backing_off, step_overdue, drain_overdue) = odd.time;
     NodeView {
-        node: Some(NodeFacts {
-            uid: "node-uid",
-            labelled,
-            ready,
-            boot_id,
-            version: Some(version),
-            unschedulable: cordoned || marker.is_some(),
-            tainted: marker.is_some(),
-            marker,
-            ..NodeFacts::EXAMPLE
-        }),
+        node: Some(node),
+        agent_ready: true,
         shadow: ShadowFacts::of(shadow),
         owner_uid: Some("node-uid"),
         pods: PodFacts {
@@ -233,7 +239,8 @@ fn the_reconcilers_shadow_writes_are_allowed() {
             .into_iter()
             .map(|slot| (NAME.to_owned(), slot))
             .collect();
-        let (fleet, view) = (fleet(&slots), view(&odd, &old, marker.as_ref()));
+        let node = node(&odd, marker.as_ref());
+        let (fleet, view) = (fleet(&slots), view(&odd, &old, &node));
         let decisions = decide(&fleet, &[view], &NONE);
         let effect = decisions.nodes[0]
             .step

@@ -194,9 +194,9 @@ impl Judged<'_> {
                 .filter(|(at, _)| self.pool(*at) == Some(0))
         };
         let runs = first().filter_map(|(_, view)| view.node).any(|node| {
-            node.version == Some(VERSIONS[1])
-                && node.ready
-                && node.marker.is_none_or(Marker::is_kept)
+            node.version() == Some(VERSIONS[1])
+                && node.is_ready()
+                && node.marker().is_none_or(Marker::is_kept)
                 && !node.unschedulable
         });
         let comes = first().any(|(at, _)| after.slots[at].is_some());
@@ -214,7 +214,7 @@ impl Judged<'_> {
             let wanted = view.shadow.and_then(|shadow| shadow.status.target_version);
             let updated = view
                 .node
-                .is_none_or(|node| node.version == Some(VERSIONS[1]));
+                .is_none_or(|node| node.version() == Some(VERSIONS[1]));
             !updated && wanted == Some(VERSIONS[1])
         })
     }

@@ -14,7 +14,7 @@ use crate::times::Ahead;
 use crate::window::Starts;
 
 pub(crate) use node::is_unavailable;
-pub use node::{NodeFacts, NodeView, Owner, PodFacts, TimeFacts, UnmanagedNode};
+pub use node::{NodeView, Owner, PodFacts, TimeFacts, UnmanagedNode};
 pub use pool::{FirstPool, FirstPoolStanding, PoolFacts, Pools};
 
 /// What a zone is called that has no name.
@@ -140,7 +140,7 @@ impl<'a> FleetFacts<'a> {
     /// Whether this version is halted for the variant of this node.
     pub(crate) fn is_halted_for(&self, view: &NodeView<'_>, version: &str) -> bool {
         view.node
-            .is_some_and(|node| is_halted(self.versions, (version, node.variant)))
+            .is_some_and(|node| is_halted(self.versions, (version, node.variant())))
     }
 
     /// The time of the halt that a person ends for the version and variant of this record.

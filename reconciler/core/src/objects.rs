@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 pub use budget::{Budget, BudgetRemedy};
 pub use lease::LeaseRecord;
 pub(crate) use node::runs_bottlerocket;
-pub use node::{WatchedNode, Words};
+pub use node::{NodeFacts, WatchedNode, Words};
 pub use pod::{AgentPod, Controller, Pod, PodItem, is_operator_pod};
 
 /// The fleet: the parsed object, and its JSON.

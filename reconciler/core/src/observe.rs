@@ -104,8 +104,8 @@ fn note_own_node(own_node: Option<&str>, views: &mut [NodeView<'_>]) {
     let at = views
         .binary_search_by(|view| view.shadow_name.cmp(&own))
         .ok();
-    if let Some(node) = at.and_then(|at| views[at].node.as_mut()) {
-        node.runs_this_process = true;
+    if let Some(at) = at {
+        views[at].runs_this_process = true;
     }
 }
 
@@ -118,7 +118,7 @@ fn note_busy_zones<'a>(
 ) {
     let place = |view: &NodeView<'a>| match view.owner {
         Owner::Pool(pool) if pools.get(pool).is_some_and(|pool| pool.one_zone_at_a_time) => {
-            Some((pool, view.node?.zone))
+            Some((pool, view.node.map(|_| view.zone)?))
         }
         _ => None,
     };

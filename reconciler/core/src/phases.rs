@@ -159,7 +159,7 @@ fn result(slot: &Slot, view: Option<&NodeView<'_>>) -> &'static str {
     match shadow.spec.version {
         // An attempt that is skipped has no version.
         None => NOT_BEGUN,
-        Some(version) if node.version == Some(version) => UPDATED,
+        Some(version) if node.version() == Some(version) => UPDATED,
         Some(_) => GIVEN_UP,
     }
 }

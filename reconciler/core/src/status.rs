@@ -49,7 +49,7 @@ pub fn left_by_people(view: &NodeView<'_>) -> Option<&'static str> {
 /// That the update of a node is to an older version than it runs.
 pub fn going_back(view: &NodeView<'_>) -> Option<String> {
     let to = version_for(view).filter(|to| goes_back(view, to))?;
-    let runs = view.node?.version?;
+    let runs = view.node?.version()?;
     Some(format!(
         "its host chooses {to}, which is older than the {runs} that it runs, so it waits neither for other pools (spec.dependsOn) nor \
          for an age (spec.versions.minAge)"

@@ -8,20 +8,23 @@ use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::printable::is_printable;
 
 use super::*;
-use brupop_core::facts::{FleetFacts, NodeFacts, NodeView, PodFacts, PoolFacts, TimeFacts};
+use brupop_core::facts::{FleetFacts, NodeView, PodFacts, PoolFacts, TimeFacts};
 use brupop_core::leader::Ahead;
+use brupop_core::objects::NodeFacts;
 
 fn node(shadow: &'static str, paused: bool) -> NodeView<'static> {
     let name = names::node_of_shadow(shadow).unwrap();
     NodeView {
-        node: Some(NodeFacts {
-            name,
-            uid: name,
-            boot_id: "b",
-            version: Some("1.19.4"),
+        // Facts borrow from it, and tests are short.
+        node: Some(Box::leak(Box::new(NodeFacts {
+            name: name.into(),
+            uid: name.into(),
+            boot_id: "b".into(),
+            version: Some("1.19.4".into()),
             paused,
-            ..NodeFacts::EXAMPLE
-        }),
+            ..NodeFacts::example()
+        }))),
+        agent_ready: true,
         shadow: Some(ShadowFacts {
             name: shadow,
             uid: shadow,

@@ -187,9 +187,9 @@ fn operation(
             let node = view.node?;
             confirm.and_then(|patch| {
                 let confirm = Confirm {
-                    node: node.name.to_owned(),
+                    node: node.name().to_owned(),
                     patch,
-                    marker: node.marker.cloned(),
+                    marker: node.marker().cloned(),
                     overlooked: view.pods.overlooked,
                     left: view.pods.left.to_vec(),
                 };
@@ -198,7 +198,13 @@ fn operation(
         }
         Effect::CreateShadow { attempt } => {
             let node = view.node?;
-            let shadow = new_shadow(node.name, node.uid, *attempt, fleet.term, fleet.now);
+            let shadow = new_shadow(
+                node.name(),
+                node.uid.as_str(),
+                *attempt,
+                fleet.term,
+                fleet.now,
+            );
             Ok(Operation::Create(json!(shadow)))
         }
         Effect::DeleteShadow { uid } => {
@@ -254,7 +260,7 @@ mod tests {
     use super::*;
     use brupop_api::facts::ShadowFacts;
     use brupop_api::{BottlerocketShadow, Field};
-    use brupop_core::facts::NodeFacts;
+    use brupop_core::objects::NodeFacts;
 
     const NOW: &str = "2026-11-21T04:00:00Z";
 
@@ -265,8 +271,9 @@ mod tests {
             cluster.record("brs-n").shadow =
                 Some(Arc::new(serde_json::from_value(shadow).unwrap()));
         }
+        let node = NodeFacts::example();
         let view = NodeView {
-            node: Some(NodeFacts::EXAMPLE),
+            node: Some(&node),
             shadow: cluster.shadow("brs-n").and_then(ShadowFacts::of),
             ..NodeView::nothing("brs-n")
         };

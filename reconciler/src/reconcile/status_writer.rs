@@ -315,7 +315,7 @@ impl Reconciler {
             ),
             Reason::Draining(DrainStep::LeavesLoadBalancers) => {
                 let since = cluster.records.get(name)?.marker()?.excluded_at.as_deref();
-                let since = ahead.read([view.node?.uid, EXCLUDED], since, now)?;
+                let since = ahead.read([&view.node?.uid, EXCLUDED], since, now)?;
                 exclusion_text(pass.observed.fleet.pool_of(view)?, since)
             }
             _ => None,

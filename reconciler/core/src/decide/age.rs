@@ -31,7 +31,7 @@ pub(crate) fn reported<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Ve
         {
             let (nodes, variants) = named.entry(version).or_default();
             *nodes += 1;
-            variants.insert(node.variant);
+            variants.insert(node.variant());
         }
     }
     named.retain(|_, (nodes, _)| *nodes >= WITNESSES.min(opted_in));

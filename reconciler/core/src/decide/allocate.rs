@@ -93,7 +93,7 @@ pub(super) fn allocate<'a>(
             attempt: next_attempt(&shadow),
             since: Some(fleet.now.to_owned()),
             version: version_for(view).map(str::to_owned),
-            variant: view.node.map(|node| node.variant.to_owned()),
+            variant: view.node.map(|node| node.variant().to_owned()),
             pool: slot_pool(fleet, view),
             ..Slot::default()
         };
@@ -249,7 +249,7 @@ fn choose_running<'a>(
     }
     for (at, view) in views.iter().enumerate() {
         if is_unavailable(view) && !holders.keep(at) && !running.taken.contains(&at) {
-            let name = view.node.map_or(view.shadow_name, |node| node.name);
+            let name = view.node.map_or(view.shadow_name, |node| node.name());
             running.room.note_unavailable(Place::of(view), name);
         }
     }
@@ -294,7 +294,7 @@ impl<'a> Canaries<'a> {
             if let Some(version) = slot.version.as_deref().filter(|_| tries)
                 && let Some(node) = view.node
             {
-                *trying.entry((version, node.variant)).or_default() += 1;
+                *trying.entry((version, node.variant())).or_default() += 1;
             }
         }
         Self { trying }
@@ -355,8 +355,8 @@ impl<'s, 'a> Candidates<'s, 'a> {
         let mut order: Vec<usize> = Vec::new();
         for (index, (view, assessment)) in views.iter().zip(assessments).enumerate() {
             if holders.have(index) {
-                if let Some((node, _)) = view.node.zip(view.shadow) {
-                    *candidates.busy.entry(node.zone).or_default() += 1;
+                if view.node.is_some() && view.shadow.is_some() {
+                    *candidates.busy.entry(view.zone).or_default() += 1;
                 }
             } else if assessment
                 .may_start
@@ -401,23 +401,23 @@ impl<'s, 'a> Candidates<'s, 'a> {
     }
 
     fn rank(&self, index: usize) -> (Reverse<bool>, bool, u64, bool, bool) {
+        let view = &self.views[index];
         let NodeView {
             node, shadow, pods, ..
-        } = self.views[index];
+        } = view;
         let asked_for = node.is_some_and(|node| node.update_now);
         let failures = shadow
             .and_then(|shadow| shadow.spec.last_failure)
             .map_or(0, |failures| failures.count);
         // An agent could have each attempt given up by reporting a new target: it must not keep others from their turn.
         let wanted = shadow.and_then(|shadow| shadow.spec.version);
-        let had_no_effect = wanted.is_some() && wanted != node.and_then(|node| node.version);
-        let is_own = node.is_some_and(|node| node.runs_this_process);
+        let had_no_effect = wanted.is_some() && wanted != node.and_then(|node| node.version());
         (
             Reverse(asked_for),
             pods.blocked.is_some(),
             failures,
             had_no_effect,
-            is_own,
+            view.runs_this_process,
         )
     }
 }
@@ -510,9 +510,9 @@ fn is_over(slot: &Slot, view: Option<&NodeView<'_>>) -> bool {
     }
     let tidy = node.is_tidy();
     match view.shadow {
-        None => !node.labelled && tidy && node.ready,
+        None => !node.labelled && tidy && node.is_ready(),
         Some(shadow) if shadow.uid != slot.uid => {
-            tidy && node.ready && (shadow.reports(State::Idle) || view.time.step_overdue)
+            tidy && node.is_ready() && (shadow.reports(State::Idle) || view.time.step_overdue)
         }
         Some(shadow) => {
             shadow.spec.state == State::Idle

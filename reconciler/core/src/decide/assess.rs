@@ -5,7 +5,8 @@ use brupop_api::fleet::Slot;
 
 use super::step::{Assessment, Case, Deletion, Step};
 use super::{Gone, MonitorStep, OtherOperator, Reason, Silence};
-use crate::facts::{FleetFacts, NodeFacts, NodeView};
+use crate::facts::{FleetFacts, NodeView};
+use crate::objects::NodeFacts;
 
 /// The reason for a node whose kubelet's first report lacks it: nobody knows whether such a host has rebooted.
 const NO_BOOT_ID: &str = "its kubelet reports no boot ID (status.nodeInfo.bootID)";
@@ -43,13 +44,16 @@ fn next_step<'a>(
     let Some(shadow) = view.shadow else {
         return without_shadow(&node);
     };
-    if view.owner_uid.is_some_and(|owner| owner != node.uid) {
+    if view
+        .owner_uid
+        .is_some_and(|owner| owner != node.uid.as_str())
+    {
         return Assessment::take(
             Step::DeleteShadow(Deletion::NodeReplaced),
             Reason::NodeGone(Gone::Replaced),
         );
     }
-    if let Some(marker) = node.marker
+    if let Some(marker) = node.marker()
         && (marker.shadow_uid != shadow.uid || Some(marker.attempt) != shadow.spec.attempt)
     {
         return undo_when_ready(&node, Reason::Monitoring(MonitorStep::Returns));
@@ -66,7 +70,9 @@ fn next_step<'a>(
     };
     match shadow.spec.state {
         State::Idle | State::ErrorReset => case.idle(),
-        State::StagedAndPerformedUpdate | State::RebootedIntoUpdate if node.boot_id.is_empty() => {
+        State::StagedAndPerformedUpdate | State::RebootedIntoUpdate
+            if node.boot_id().is_empty() =>
+        {
             Assessment::wait(Reason::NotUnderstood(NO_BOOT_ID))
         }
         State::StagedAndPerformedUpdate => case.staged(),
@@ -93,15 +99,15 @@ fn without_node<'a>(view: &NodeView<'a>) -> Assessment<'a> {
 }
 
 /// A labelled node gets a shadow. On a node that lost both label and shadow, our changes are undone.
-fn without_shadow<'a>(node: &NodeFacts<'a>) -> Assessment<'a> {
+fn without_shadow<'a>(node: &'a NodeFacts) -> Assessment<'a> {
     if node.labelled {
-        let attempt = node.marker.map(|marker| marker.attempt + 1);
+        let attempt = node.marker().map(|marker| marker.attempt + 1);
         return Assessment::take(
             Step::CreateShadow { attempt },
             Reason::AgentSilent(Silence::NoReport),
         );
     }
-    match node.marker {
+    match node.marker() {
         Some(_) => undo_when_ready(node, Reason::NotLabelled),
         None => Assessment::wait(Reason::NotLabelled),
     }
@@ -109,9 +115,9 @@ fn without_shadow<'a>(node: &NodeFacts<'a>) -> Assessment<'a> {
 
 /// Undoes everything that the marker names, once the node is Ready: until then it may be rebooting. A marker that names no
 /// change, but only the owners of evicted pods, goes at once.
-pub(super) fn undo_when_ready<'a>(node: &NodeFacts<'a>, reason: Reason<'a>) -> Assessment<'a> {
-    match node.marker {
-        Some(marker) if node.ready || !marker.holds_changes() => {
+pub(super) fn undo_when_ready<'a>(node: &'a NodeFacts, reason: Reason<'a>) -> Assessment<'a> {
+    match node.marker() {
+        Some(marker) if node.is_ready() || !marker.holds_changes() => {
             Assessment::take(Step::Undo, reason)
         }
         _ => Assessment::wait(Reason::NodeNotReady),

@@ -29,12 +29,12 @@ impl<'a> Offers<'a> {
             let Some(node) = view.node.filter(|node| node.labelled) else {
                 continue;
             };
-            let variant = variants.entry(node.variant).or_default();
+            let variant = variants.entry(node.variant()).or_default();
             if let Some((text, runs)) = node
-                .version
+                .version()
                 .and_then(|text| Some((text, Version::parse(text).ok()?)))
             {
-                variant.run_by.entry(runs).or_insert((text, node.name));
+                variant.run_by.entry(runs).or_insert((text, node.name()));
             }
             let chosen = view.shadow.and_then(|shadow| shadow.update());
             variant
@@ -54,8 +54,8 @@ impl<'a> Offers<'a> {
         view: &NodeView<'a>,
     ) -> Option<Missing<'a>> {
         let node = view.node?;
-        let runs = Version::parse(node.version?).ok()?;
-        let variant = self.0.get(&node.variant)?;
+        let runs = Version::parse(node.version()?).ok()?;
+        let variant = self.0.get(&node.variant())?;
         let rules = fleet.pool_of(view).and_then(|pool| pool.rules);
         // A release that was withdrawn: two hosts choose an older one in its place.
         let is_withdrawn =

@@ -31,10 +31,10 @@ impl<'a> Place<'a> {
         let control_plane = view
             .node
             .filter(|node| node.control_plane)
-            .map(|node| node.name);
+            .map(|node| node.name());
         Self {
             pool,
-            zone: view.node.and_then(|node| node.zone),
+            zone: view.zone,
             control_plane,
         }
     }

@@ -48,7 +48,7 @@ impl<'a> Waiting<'a> {
 
     /// Is one of them in the node's pool, and is it to run what the node runs?
     fn needs(&self, view: &NodeView<'a>) -> bool {
-        let version = view.node.and_then(|node| node.version);
+        let version = view.node.and_then(|node| node.version());
         version.is_some_and(|version| self.0.contains(&(Place::of(view).pool, version)))
     }
 }
@@ -82,7 +82,7 @@ fn must_go(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> bool {
         .pool_of(view)
         .is_some_and(|pool| pool.starts == Starts::Paused);
     let halted = node
-        .version
+        .version()
         .is_some_and(|version| fleet.is_halted_for(view, version));
     !node.labelled
         || fleet.starts == Starts::Paused
@@ -93,7 +93,7 @@ fn must_go(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> bool {
 
 fn is_kept(view: &NodeView<'_>) -> bool {
     view.node
-        .and_then(|node| node.marker)
+        .and_then(|node| node.marker())
         .is_some_and(Marker::is_kept)
 }
 

@@ -15,7 +15,7 @@ impl<'a> Case<'_, 'a> {
         if self.view.pods.too_many {
             return Some(Assessment::abort(Abort::CannotDrain));
         }
-        match self.node.marker {
+        match self.node.marker() {
             Some(marker) if marker.drain_started_at.is_some() => self.drain_until_empty(marker),
             marker => Some(self.begin_drain(marker.is_some_and(|it| it.excluded_at.is_some()))),
         }

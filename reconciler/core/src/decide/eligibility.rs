@@ -10,7 +10,8 @@ use super::{
     Abort, Contenders, Gone, OVERGROWN, OtherOperator, Reason, Silence, StagingStep, TOO_MANY_PODS,
     TooManyFailures, Turn,
 };
-use crate::facts::{FleetFacts, NodeFacts, NodeView, Owner};
+use crate::facts::{FleetFacts, NodeView, Owner};
+use crate::objects::NodeFacts;
 use crate::rules::GateState;
 use crate::window::Starts;
 
@@ -26,7 +27,7 @@ impl<'a> Case<'_, 'a> {
             slot,
         } = self;
         if node
-            .marker
+            .marker()
             .is_some_and(|marker| !marker.is_kept() || !node.labelled)
         {
             return undo_when_ready(node, Reason::Finishing);
@@ -99,13 +100,13 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
     };
     first([
         (!node.labelled, Reason::NotLabelled),
-        (!node.ready, Reason::NodeNotReady),
+        (!node.is_ready(), Reason::NodeNotReady),
         (node.leaving, Reason::NodeLeaving),
         (node.overgrown, Reason::NodeChangesDenied(OVERGROWN)),
-        (node.version.is_none(), Reason::NotBottlerocket),
+        (node.version().is_none(), Reason::NotBottlerocket),
         (!view.has_reported(), Reason::AgentSilent(Silence::NoReport)),
         (!shadow.reports(State::Idle), finishing(&shadow)),
-        (!node.agent_ready, Reason::AgentSilent(Silence::NoPod)),
+        (!view.agent_ready, Reason::AgentSilent(Silence::NoPod)),
     ])?;
     // Each update begins with a refresh, which would fail.
     if shadow.status.cannot_update()
@@ -116,7 +117,7 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
     // The Node says which version runs, whatever its agent says: no node is updated to the version that it runs.
     let update = shadow
         .update()
-        .filter(|version| Some(*version) != node.version);
+        .filter(|version| Some(*version) != node.version());
     let version = update.ok_or_else(|| no_update(&shadow))?;
     first([
         (node.paused, Reason::NodePaused),
@@ -207,7 +208,7 @@ enum Stage {
 fn allows<'a>(
     fleet: &FleetFacts<'a>,
     view: &NodeView<'a>,
-    node: &NodeFacts<'a>,
+    node: &'a NodeFacts,
     stage: Stage,
 ) -> Result<(), Reason<'a>> {
     let starts = match (view.owner, fleet.pool_of(view)) {
@@ -272,13 +273,13 @@ fn allows_version<'a>(
         return Err(Reason::WaitingForPool(first));
     }
     let node = view.node.filter(|node| !node.update_now);
-    node.and_then(|node| pool.ripens((version, node.variant)))
+    node.and_then(|node| pool.ripens((version, node.variant())))
         .map_or(Ok(()), |until| Err(Reason::VersionTooYoung(until)))
 }
 
 /// Does the node run a newer version than this one?
 pub(crate) fn goes_back(view: &NodeView<'_>, version: &str) -> bool {
-    let runs = view.node.and_then(|node| node.version);
+    let runs = view.node.and_then(|node| node.version());
     let both = runs
         .and_then(|runs| Version::parse(runs).ok())
         .zip(Version::parse(version).ok());

@@ -80,7 +80,7 @@ pub fn decide<'a>(
     let survey = Survey::of(fleet, with_slots());
     let allocation = allocate(fleet, views, &assessments, &holders, &survey);
     for (at, reason) in allocation.reasons(views) {
-        if assessments[at].step.is_none() {
+        if assessments[at].step.is_none() && !unreadable.contains_key(&at) {
             assessments[at].reason = reason;
         }
     }
@@ -88,9 +88,10 @@ pub fn decide<'a>(
     let offers = LazyCell::new(|| Offers::of(views));
     let mut behind = BTreeMap::new();
     let settled = with_slots().zip(&assessments).map(|((view, slot), it)| {
+        let released = || disruption::release(fleet, view, slot, &waiting);
         let step = it
             .step
-            .or_else(|| disruption::release(fleet, view, slot, &waiting));
+            .or_else(|| if view.unreadable { None } else { released() });
         let reason = match it.reason {
             Reason::NoUpdate => offers
                 .missing(fleet, view)

@@ -8,7 +8,8 @@ use brupop_api::{Field, Value, Write};
 
 use super::reason::{Abort, Reason};
 use super::writes;
-use crate::facts::{FleetFacts, NodeFacts, NodeView};
+use crate::facts::{FleetFacts, NodeView};
+use crate::objects::NodeFacts;
 
 /// A step that is taken for a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,13 +118,11 @@ impl<'a> Step<'a> {
             Self::Grant => {
                 let (node, shadow) = (view.node?, view.shadow?);
                 Effect::Grant {
-                    confirm: writes::drained(fleet, &node),
-                    grant: writes::grant(fleet, &shadow, &node),
+                    confirm: writes::drained(fleet, node),
+                    grant: writes::grant(fleet, &shadow, node),
                 }
             }
-            _ if self.changes_node() => {
-                Effect::Write(self.write_of_node(fleet, view, &view.node?)?)
-            }
+            _ if self.changes_node() => Effect::Write(self.write_of_node(fleet, view, view.node?)?),
             _ => Effect::Write(self.write_of_shadow(fleet, view)?),
         })
     }
@@ -132,7 +131,7 @@ impl<'a> Step<'a> {
         let shadow = &view.shadow?;
         Some(match self {
             Self::Stage(version) => {
-                writes::stage(fleet, shadow, &view.node?, view.slot(fleet)?, version)
+                writes::stage(fleet, shadow, view.node?, view.slot(fleet)?, version)
             }
             Self::SkipAttempt => writes::skip_attempt(fleet, shadow, view.slot(fleet)?),
             Self::WithdrawGrant => writes::withdraw_grant(fleet, shadow),
@@ -148,7 +147,7 @@ impl<'a> Step<'a> {
         self,
         fleet: &FleetFacts<'a>,
         view: &NodeView<'a>,
-        node: &NodeFacts<'a>,
+        node: &'a NodeFacts,
     ) -> Option<Write<'a>> {
         let mut write = match self {
             Self::Exclude => writes::exclude(fleet, view, node),
@@ -160,9 +159,9 @@ impl<'a> Step<'a> {
             Self::DrainAgain => writes::change_marker(fleet, view, node, |marker| {
                 (marker.drained_at, marker.was_drained) = (None, true);
             }),
-            Self::PutBack => writes::put_back(fleet, view, node, node.marker?),
-            Self::Undo => writes::undo(node, node.marker?),
-            Self::Release => writes::release_to_autoscalers(node, node.marker?),
+            Self::PutBack => writes::put_back(fleet, view, node, node.marker()?),
+            Self::Undo => writes::undo(node, node.marker()?),
+            Self::Release => writes::release_to_autoscalers(node, node.marker()?),
             _ => return None,
         };
         if let Some(past) = view.past_retry() {
@@ -243,7 +242,7 @@ impl<'a> Assessment<'a> {
 pub(super) struct Case<'c, 'a> {
     pub(super) fleet: &'c FleetFacts<'a>,
     pub(super) view: &'c NodeView<'a>,
-    pub(super) node: &'c NodeFacts<'a>,
+    pub(super) node: &'a NodeFacts,
     pub(super) shadow: &'c ShadowFacts<'a>,
     pub(super) slot: Option<&'a Slot>,
 }

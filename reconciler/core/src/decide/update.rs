@@ -6,7 +6,7 @@ use brupop_api::{Marker, Problem, State};
 use super::eligibility::well;
 use super::step::{Assessment, Case, Step};
 use super::{Abort, DrainStep, MonitorStep, Reason, RebootStep, Silence, StagingStep, Turn};
-use crate::facts::NodeFacts;
+use crate::objects::NodeFacts;
 use crate::workloads::Evicted;
 
 /// How a host is that should have rebooted.
@@ -65,9 +65,9 @@ impl<'a> Case<'_, 'a> {
         let Self { node, view, .. } = self;
         let why = view
             .shadow_denied
-            .filter(|_| node.ready && self.is_before_grant())?;
+            .filter(|_| node.is_ready() && self.is_before_grant())?;
         let ungranted = |marker: &Marker| marker.drained_at.is_none() && !marker.was_drained;
-        node.marker
+        node.marker()
             .filter(|marker| marker.holds_changes() && ungranted(marker))?;
         Some(Assessment::take(Step::Undo, Reason::NodeChangesDenied(why)))
     }
@@ -82,7 +82,7 @@ impl<'a> Case<'_, 'a> {
 
     /// Wanted: the host has downloaded the image and boots it next. Then the node is emptied, and the reboot granted.
     pub(super) fn staged(self) -> Assessment<'a> {
-        let Self { node, shadow, .. } = self;
+        let shadow = self.shadow;
         let version = shadow.spec.version.unwrap_or("");
         let boot = self.boot();
         if boot != Boot::Same
@@ -120,7 +120,7 @@ impl<'a> Case<'_, 'a> {
             if echoed && shadow.status.target_version != shadow.spec.version {
                 return Assessment::abort(Abort::OtherTarget);
             }
-            let waits = match (node.agent_ready, echoed) {
+            let waits = match (self.view.agent_ready, echoed) {
                 (false, _) => Reason::AgentSilent(Silence::NoPod),
                 (true, false) => Reason::Staging(StagingStep::Begins(version)),
                 (true, true) => Reason::Staging(StagingStep::Downloads(version)),
@@ -138,8 +138,8 @@ impl<'a> Case<'_, 'a> {
     /// anything else, because it needs neither the agent nor the webhook.
     fn back_into_service(self) -> Option<Assessment<'a>> {
         let node = self.node;
-        node.marker
-            .filter(|marker| node.ready && marker.holds_changes())?;
+        node.marker()
+            .filter(|marker| node.is_ready() && marker.holds_changes())?;
         Some(Assessment::take(
             Step::PutBack,
             Reason::Monitoring(MonitorStep::Returns),
@@ -157,10 +157,10 @@ impl<'a> Case<'_, 'a> {
         if slot.is_none_or(|slot| Some(slot.attempt) != shadow.spec.attempt) {
             return Assessment::wait(Reason::LimitReached(Turn::NoSlot));
         }
-        if !node.ready {
+        if !node.is_ready() {
             return Assessment::wait(Reason::NodeNotReady);
         }
-        if !node.agent_ready && view.time.step_overdue {
+        if !view.agent_ready && view.time.step_overdue {
             // Nobody would claim the reboot.
             return Assessment::wait(Reason::AgentSilent(Silence::NoPod));
         }
@@ -168,8 +168,8 @@ impl<'a> Case<'_, 'a> {
             return step;
         }
         // Pods that use volumes wait elsewhere for minutes if these are still attached to a node that reboots.
-        if node.volumes_in_use
-            && node.marker.is_some_and(|marker| marker.evicted_claims)
+        if (node.volumes_in_use > 0)
+            && node.marker().is_some_and(|marker| marker.evicted_claims)
             && !view.time.volumes_overdue
         {
             return Assessment::wait(Reason::Draining(DrainStep::DetachesVolumes));
@@ -184,7 +184,7 @@ impl<'a> Case<'_, 'a> {
         if boot == Boot::Same {
             return self.before_reboot();
         }
-        if !node.ready {
+        if !node.is_ready() {
             return self.await_return();
         }
         if let Some(undo) = self.back_into_service() {
@@ -200,12 +200,12 @@ impl<'a> Case<'_, 'a> {
     /// The node is in service with the new version: monitor it, once its agent has reported the reboot, too. A silent
     /// agent does not keep the slot for ever.
     fn watch_it(self) -> Assessment<'a> {
-        let Self { node, shadow, .. } = self;
+        let shadow = self.shadow;
         if shadow.reached() {
             return Assessment::take(Step::Monitor, Reason::Monitoring(MonitorStep::InService));
         }
         // An agent that is not there yet may have said it before the reboot.
-        let told = Reason::against_report(&shadow.status).filter(|_| node.agent_ready);
+        let told = Reason::against_report(&shadow.status).filter(|_| self.view.agent_ready);
         match self.given_up() {
             Some(Abort::NodePaused) | None => {
                 Assessment::wait(told.unwrap_or(Reason::AgentSilent(Silence::NoReport)))
@@ -219,7 +219,7 @@ impl<'a> Case<'_, 'a> {
         let Self {
             view, node, shadow, ..
         } = self;
-        let in_same_boot = self.boot() == Boot::Same && node.ready && node.agent_ready;
+        let in_same_boot = self.boot() == Boot::Same && node.is_ready() && view.agent_ready;
         let wrong = Reason::of_status(&shadow.status).filter(|_| in_same_boot);
         // A host that goes down answers nothing, either.
         let wrong = wrong.filter(|wrong| !matches!(wrong, Reason::HostUnreachable(_)));
@@ -232,7 +232,10 @@ impl<'a> Case<'_, 'a> {
             NOT_BACK
         }));
         // Who repairs nodes by replacing them may do so from now on.
-        match node.marker.filter(|marker| marker.keeps_autoscalers_away()) {
+        match node
+            .marker()
+            .filter(|marker| marker.keeps_autoscalers_away())
+        {
             Some(_) => Assessment::take(Step::Release, overdue),
             None => Assessment::wait(overdue),
         }
@@ -240,7 +243,7 @@ impl<'a> Case<'_, 'a> {
 
     fn before_reboot(self) -> Assessment<'a> {
         let Self { node, shadow, .. } = self;
-        if shadow.status.reboot_claimed_boot_id == Some(node.boot_id) {
+        if shadow.status.reboot_claimed_boot_id == Some(node.boot_id()) {
             return self.await_return();
         }
         if let Some(undo) = self.back_without_shadow() {
@@ -254,7 +257,7 @@ impl<'a> Case<'_, 'a> {
             return self.empty_then_grant();
         }
         let drained = node
-            .marker
+            .marker()
             .is_some_and(|marker| marker.drained_at.is_some());
         if !drained || !node.unschedulable {
             return Assessment::take(Step::WithdrawGrant, Reason::Draining(DrainStep::Evicts));
@@ -273,15 +276,15 @@ impl<'a> Case<'_, 'a> {
             shadow,
             ..
         } = self;
-        if !node.ready {
+        if !node.is_ready() {
             // It was in service; whether it comes back is no longer a matter of this step alone.
             if view.time.step_overdue {
                 return Assessment::abort(Abort::NotReady);
             }
             return Assessment::wait(Reason::NodeNotReady);
         }
-        if node.version != shadow.spec.version {
-            return Assessment::abort(if node.version.is_none() {
+        if node.version() != shadow.spec.version {
+            return Assessment::abort(if node.version().is_none() {
                 Abort::NotBottlerocket
             } else {
                 Abort::FellBack
@@ -345,12 +348,12 @@ enum Boot {
 }
 
 /// In which boot the host of this node is.
-fn boot(node: &NodeFacts<'_>, shadow: &ShadowFacts<'_>) -> Boot {
+fn boot(node: &NodeFacts, shadow: &ShadowFacts<'_>) -> Boot {
     let from = shadow
         .spec
         .reboot_granted_boot_id
         .or(shadow.spec.baseline_boot_id);
-    match (from == Some(node.boot_id), node.version) {
+    match (from == Some(node.boot_id()), node.version()) {
         (true, _) => Boot::Same,
         (false, None) => Boot::IntoUnknown,
         (false, version) if version == shadow.spec.version => Boot::IntoUpdate,
@@ -359,7 +362,7 @@ fn boot(node: &NodeFacts<'_>, shadow: &ShadowFacts<'_>) -> Boot {
 }
 
 /// Whether the host has begun the reboot that we granted: its agent claimed it, or the Node names another boot.
-pub(super) fn has_begun_reboot(node: &NodeFacts<'_>, shadow: &ShadowFacts<'_>) -> bool {
-    let in_another = |granted| granted != node.boot_id && !node.boot_id.is_empty();
+pub(super) fn has_begun_reboot(node: &NodeFacts, shadow: &ShadowFacts<'_>) -> bool {
+    let in_another = |granted| granted != node.boot_id() && !node.boot_id().is_empty();
     shadow.is_claimed() || shadow.spec.reboot_granted_boot_id.is_some_and(in_another)
 }

@@ -135,7 +135,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
     /// Whether this version is halted for this node after this pass.
     pub(super) fn halts(&self, view: &NodeView<'a>, version: &str) -> bool {
         view.node
-            .is_some_and(|node| is_halted(&self.records, (version, node.variant)))
+            .is_some_and(|node| is_halted(&self.records, (version, node.variant())))
     }
 
     /// Counts an update that is over, whose slot has this name.
@@ -153,7 +153,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
             && !slot.counted
             && let Some(version) = slot.version.as_deref()
             && (shadow.is_none() || node.is_none())
-            && node.is_none_or(|node| node.version != Some(version))
+            && node.is_none_or(|node| node.version() != Some(version))
         {
             // Whatever deleted its Node, and perhaps its shadow: the host began its reboot, and was not seen again.
             self.failed((version, variant), name, NOT_RETURNED);
@@ -173,7 +173,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
                 // This counts even if the Node is gone: a node that failed and was replaced has failed all the same.
                 self.failed((version, variant), name, &failure.reason);
             }
-        } else if node.is_some_and(|node| node.version == Some(version))
+        } else if node.is_some_and(|node| node.version() == Some(version))
             && let Some(record) = self.record_mut((version, variant))
         {
             record.succeeded += 1;
@@ -202,13 +202,13 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
             return;
         };
         // Another machine may have come under the same name, before its shadow or after.
-        if shadow.uid != slot.uid || view.owner_uid.is_some_and(|uid| uid != node.uid) {
+        if shadow.uid != slot.uid || view.owner_uid.is_some_and(|uid| uid != node.uid.as_str()) {
             return;
         }
         let claimed = shadow.spec.reboot_granted_boot_id.is_some()
             && shadow.spec.reboot_granted_boot_id == shadow.status.reboot_claimed_boot_id;
-        let lost =
-            !node.ready && (slot.lost || claimed && !node.leaving && view.time.not_ready_for_long);
+        let lost = !node.is_ready()
+            && (slot.lost || claimed && !node.leaving && view.time.not_ready_for_long);
         if lost != slot.lost {
             self.noted.insert(
                 name,
@@ -235,18 +235,19 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
             return;
         };
         let release = (version, variant_of(slot, Some(view)));
-        let overdue =
-            shadow.spec.state == State::RebootedIntoUpdate && !node.ready && view.time.step_overdue;
+        let overdue = shadow.spec.state == State::RebootedIntoUpdate
+            && !node.is_ready()
+            && view.time.step_overdue;
         let failure = shadow
             .spec
             .last_failure
             .filter(|failures| failures.attempt == slot.attempt);
         match failure {
             Some(failure) if Abort::is_corroborated(&failure.reason) => {
-                self.failed(release, node.name, &failure.reason);
+                self.failed(release, node.name(), &failure.reason);
             }
             None if overdue && has_begun_reboot(&node, &shadow) => {
-                self.failed(release, node.name, NOT_RETURNED);
+                self.failed(release, node.name(), NOT_RETURNED);
             }
             _ => return,
         }
@@ -364,7 +365,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
 
 /// The variant for which the outcome of this slot counts.
 fn variant_of<'a>(slot: &'a Slot, view: Option<&NodeView<'a>>) -> &'a str {
-    let shown = || view.and_then(|view| view.node).map(|node| node.variant);
+    let shown = || view.and_then(|view| view.node).map(|node| node.variant());
     let variant = slot.variant.as_deref().or_else(shown);
     variant.unwrap_or(names::UNKNOWN_VARIANT)
 }

@@ -20,8 +20,8 @@ use brupop_api::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use super::Abort;
-use crate::facts::{FleetFacts, NodeFacts, NodeView};
-use crate::objects::Words;
+use crate::facts::{FleetFacts, NodeView};
+use crate::objects::{NodeFacts, Words};
 
 /// Why a host may have come back with another version.
 const DEACTIVATED: &str = "before its reboot its agent had said that the update was not what it would boot next, so somebody may \
@@ -69,14 +69,14 @@ fn claim_as_read<'a>(shadow: &ShadowFacts<'a>) -> (Field<'a>, Value<'a>) {
 pub(super) fn stage<'a>(
     fleet: &FleetFacts<'a>,
     shadow: &ShadowFacts<'a>,
-    node: &NodeFacts<'a>,
+    node: &'a NodeFacts,
     slot: &Slot,
     version: &'a str,
 ) -> Write<'a> {
     let sets = [
         (Field::SpecVersion, Value::text(version)),
         (Field::SpecAttempt, Value::Number(slot.attempt)),
-        (Field::SpecBaselineBootId, Value::text(node.boot_id)),
+        (Field::SpecBaselineBootId, Value::text(node.boot_id())),
         (Field::SpecRebootGrantedBootId, Value::Absent),
     ];
     spec(
@@ -111,7 +111,7 @@ pub(super) fn skip_attempt<'a>(
 pub(super) fn grant<'a>(
     fleet: &FleetFacts<'a>,
     shadow: &ShadowFacts<'a>,
-    node: &NodeFacts<'a>,
+    node: &'a NodeFacts,
 ) -> Write<'a> {
     spec(
         fleet,
@@ -125,7 +125,7 @@ pub(super) fn grant<'a>(
         ],
         state(fleet, State::RebootedIntoUpdate)
             .into_iter()
-            .chain([(Field::SpecRebootGrantedBootId, Value::text(node.boot_id))]),
+            .chain([(Field::SpecRebootGrantedBootId, Value::text(node.boot_id()))]),
     )
 }
 
@@ -230,15 +230,18 @@ fn failed_on<'a>(view: &NodeView<'a>, shadow: &ShadowFacts<'a>, why: Abort) -> O
 
 /// A change of a Node and its marker. It tests that the marker is still as it was read.
 pub(super) fn mark<'a>(
-    node: &NodeFacts<'a>,
+    node: &'a NodeFacts,
     tests: impl IntoIterator<Item = (Field<'a>, Value<'a>)>,
     sets: impl IntoIterator<Item = (Field<'a>, Value<'a>)>,
     marker: Marker,
 ) -> Write<'a> {
     let read = node
-        .marker
+        .marker()
         .map_or(Value::Absent, |marker| Value::Marker(Cow::Borrowed(marker)));
-    let identity = [(Field::Uid, Value::text(node.uid)), (Field::Marker, read)];
+    let identity = [
+        (Field::Uid, Value::text(node.uid.as_str())),
+        (Field::Marker, read),
+    ];
     let says_something =
         marker.holds_changes() || marker.is_kept() || !marker.evicted_owners.is_empty();
     let marker = if says_something {
@@ -247,15 +250,15 @@ pub(super) fn mark<'a>(
         Value::Absent
     };
     Write {
-        object: Object::Node(node.name),
+        object: Object::Node(node.name()),
         tests: identity.into_iter().chain(tests).collect(),
         sets: sets.into_iter().chain([(Field::Marker, marker)]).collect(),
     }
 }
 
 /// Returns the marker of this node's update, in the leader's term.
-fn own_marker(fleet: &FleetFacts<'_>, view: &NodeView<'_>, node: &NodeFacts<'_>) -> Marker {
-    let marker = node.marker.cloned().unwrap_or_else(|| Marker {
+fn own_marker(fleet: &FleetFacts<'_>, view: &NodeView<'_>, node: &NodeFacts) -> Marker {
+    let marker = node.marker().cloned().unwrap_or_else(|| Marker {
         shadow_uid: view.shadow.map_or("", |shadow| shadow.uid).to_owned(),
         attempt: view
             .shadow
@@ -273,7 +276,7 @@ fn own_marker(fleet: &FleetFacts<'_>, view: &NodeView<'_>, node: &NodeFacts<'_>)
 pub(super) fn exclude<'a>(
     fleet: &FleetFacts<'a>,
     view: &NodeView<'a>,
-    node: &NodeFacts<'a>,
+    node: &'a NodeFacts,
 ) -> Write<'a> {
     let excluded = Marker {
         excluded_at: Some(fleet.now.to_owned()),
@@ -288,7 +291,7 @@ pub(super) fn exclude<'a>(
 pub(super) fn cordon<'a>(
     fleet: &FleetFacts<'a>,
     view: &NodeView<'a>,
-    node: &NodeFacts<'a>,
+    node: &'a NodeFacts,
 ) -> Write<'a> {
     let now = || Some(fleet.now.to_owned());
     let cordoned = Marker {
@@ -304,7 +307,7 @@ pub(super) fn cordon<'a>(
 pub(super) fn cordon_again<'a>(
     fleet: &FleetFacts<'a>,
     view: &NodeView<'a>,
-    node: &NodeFacts<'a>,
+    node: &'a NodeFacts,
 ) -> Write<'a> {
     let now = || Some(fleet.now.to_owned());
     let marker = own_marker(fleet, view, node);
@@ -337,7 +340,7 @@ fn note_pods(view: &NodeView<'_>, marker: Marker) -> Marker {
 
 /// The node is cordoned, unless it is, and tainted if the marker says so. It gets the annotations that keep autoscalers from
 /// removing it, for an empty node is what they remove.
-fn cordon_as<'a>(node: &NodeFacts<'a>, marker: Marker) -> Write<'a> {
+fn cordon_as<'a>(node: &'a NodeFacts, marker: Marker) -> Write<'a> {
     let mut tests = vec![(Field::Unschedulable, Value::flag(node.unschedulable))];
     let mut sets = vec![];
     if !node.unschedulable {
@@ -365,7 +368,7 @@ fn cordon_as<'a>(node: &NodeFacts<'a>, marker: Marker) -> Write<'a> {
 pub(super) fn change_marker<'a>(
     fleet: &FleetFacts<'a>,
     view: &NodeView<'a>,
-    node: &NodeFacts<'a>,
+    node: &'a NodeFacts,
     change: impl FnOnce(&mut Marker),
 ) -> Write<'a> {
     let mut marker = own_marker(fleet, view, node);
@@ -374,8 +377,8 @@ pub(super) fn change_marker<'a>(
 }
 
 /// The node is cordoned, and was seen empty now.
-pub(super) fn drained<'a>(fleet: &FleetFacts<'a>, node: &NodeFacts<'a>) -> Write<'a> {
-    let marker = node.marker.cloned().unwrap_or_default();
+pub(super) fn drained<'a>(fleet: &FleetFacts<'a>, node: &'a NodeFacts) -> Write<'a> {
+    let marker = node.marker().cloned().unwrap_or_default();
     let drained = Marker {
         drained_at: Some(fleet.now.to_owned()),
         term: fleet.term,
@@ -385,7 +388,7 @@ pub(super) fn drained<'a>(fleet: &FleetFacts<'a>, node: &NodeFacts<'a>) -> Write
 }
 
 /// Undoes what the marker says we changed, and nothing else, and removes the marker.
-pub(super) fn undo<'a>(node: &NodeFacts<'a>, marker: &'a Marker) -> Write<'a> {
+pub(super) fn undo<'a>(node: &'a NodeFacts, marker: &'a Marker) -> Write<'a> {
     undo_but(node, marker, Marker::default())
 }
 
@@ -395,12 +398,12 @@ pub(super) fn undo<'a>(node: &NodeFacts<'a>, marker: &'a Marker) -> Write<'a> {
 pub(super) fn put_back<'a>(
     fleet: &FleetFacts<'a>,
     view: &NodeView<'a>,
-    node: &NodeFacts<'a>,
+    node: &'a NodeFacts,
     marker: &'a Marker,
 ) -> Write<'a> {
     let updated = view
         .shadow
-        .is_some_and(|shadow| node.version == shadow.spec.version);
+        .is_some_and(|shadow| node.version() == shadow.spec.version);
     let owners = Marker {
         evicted_owners: marker.evicted_owners.clone(),
         ..Marker::default()
@@ -427,7 +430,7 @@ pub(super) fn put_back<'a>(
 }
 
 /// Lets autoscalers have the node again. The rest stays as it is.
-pub(super) fn release_to_autoscalers<'a>(node: &NodeFacts<'a>, marker: &Marker) -> Write<'a> {
+pub(super) fn release_to_autoscalers<'a>(node: &'a NodeFacts, marker: &Marker) -> Write<'a> {
     let sets = our_autoscaler_annotations(node, marker)
         .into_iter()
         .map(|field| (field, Value::Absent));
@@ -441,7 +444,7 @@ pub(super) fn release_to_autoscalers<'a>(node: &NodeFacts<'a>, marker: &Marker) 
 }
 
 /// The annotations that keep autoscalers away, and who has written each.
-pub(super) fn autoscaler_annotations<'a>(node: &NodeFacts<'_>) -> [(Field<'a>, Option<Words>); 2] {
+pub(super) fn autoscaler_annotations<'a>(node: &NodeFacts) -> [(Field<'a>, Option<Words>); 2] {
     [
         (Field::DoNotDisrupt, node.do_not_disrupt),
         (Field::ScaleDownDisabled, node.scale_down_disabled),
@@ -449,14 +452,14 @@ pub(super) fn autoscaler_annotations<'a>(node: &NodeFacts<'_>) -> [(Field<'a>, O
 }
 
 /// The annotations that keep autoscalers away, as far as we have written them, and nobody since.
-fn our_autoscaler_annotations<'a>(node: &NodeFacts<'_>, marker: &Marker) -> Vec<Field<'a>> {
+fn our_autoscaler_annotations<'a>(node: &NodeFacts, marker: &Marker) -> Vec<Field<'a>> {
     let set = [marker.do_not_disrupt, marker.scale_down_disabled];
     let all = autoscaler_annotations(node).into_iter().zip(set);
     all.filter_map(|((field, words), set)| (set && words == Some(Words::Ours)).then_some(field))
         .collect()
 }
 
-fn undo_but<'a>(node: &NodeFacts<'a>, marker: &'a Marker, kept: Marker) -> Write<'a> {
+fn undo_but<'a>(node: &'a NodeFacts, marker: &'a Marker, kept: Marker) -> Write<'a> {
     let undone = [
         (
             Field::Unschedulable,

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::{FleetFacts, Release};
 use crate::drain::PodKey;
-use crate::objects::Words;
+use crate::objects::NodeFacts;
 use crate::workloads::{Evicted, Scales};
 
 /// Which pool owns a node: it says how and when the node is updated.
@@ -32,7 +32,13 @@ pub struct NodeView<'a> {
     /// Which pool owns it.
     pub owner: Owner,
     /// The Node; `None` when it is gone.
-    pub node: Option<NodeFacts<'a>>,
+    pub node: Option<&'a NodeFacts>,
+    /// Its zone, or what its pool takes for one (`spec.topology`).
+    pub zone: Option<&'a str>,
+    /// The pod of its agent is Ready.
+    pub agent_ready: bool,
+    /// This process runs on it.
+    pub runs_this_process: bool,
     /// The shadow; `None` when there is none.
     pub shadow: Option<ShadowFacts<'a>>,
     /// Its Node, the marker or its shadow cannot be read: it keeps its slot, and nothing follows from the rest.
@@ -56,58 +62,6 @@ pub struct NodeView<'a> {
     pub busy_control_plane: Option<&'a str>,
     /// What the clock says.
     pub time: TimeFacts,
-}
-
-/// A Node, as decisions see it. All fields come from one version of the object.
-#[derive(Clone, Copy, Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
-pub struct NodeFacts<'a> {
-    /// `metadata.name`.
-    pub name: &'a str,
-    /// `metadata.uid`.
-    pub uid: &'a str,
-    /// Opted in by its label.
-    pub labelled: bool,
-    /// The condition Ready is True.
-    pub ready: bool,
-    /// `status.nodeInfo.bootID`.
-    pub boot_id: &'a str,
-    /// The Bottlerocket version in `status.nodeInfo.osImage`.
-    pub version: Option<&'a str>,
-    /// And the variant, or [`UNKNOWN_VARIANT`](brupop_api::names::UNKNOWN_VARIANT).
-    pub variant: &'a str,
-    /// `spec.unschedulable`.
-    pub unschedulable: bool,
-    /// Is it a node of the control plane? Of these at most one is out of service at a time.
-    pub control_plane: bool,
-    /// Its kubelet says that volumes are in use there (`status.volumesInUse`).
-    pub volumes_in_use: bool,
-    /// Carries the label that keeps it out of load balancers.
-    pub excluded: bool,
-    /// Carries our taint.
-    pub tainted: bool,
-    /// The annotation that keeps Karpenter from disrupting it, if it is there.
-    pub do_not_disrupt: Option<Words>,
-    /// The annotation that keeps the cluster autoscaler from removing it, if it is there.
-    pub scale_down_disabled: Option<Words>,
-    /// It is being deleted, or a taint announces its removal ([`LEAVING_TAINTS`](brupop_api::names::LEAVING_TAINTS)).
-    pub leaving: bool,
-    /// What we changed on it.
-    pub marker: Option<&'a Marker>,
-    /// Its zone, or what its pool takes for one (`spec.topology`).
-    pub zone: Option<&'a str>,
-    /// A person paused this node by its annotation.
-    pub paused: bool,
-    /// A person asked for this node's update now, regardless of the window; a back-off still applies.
-    pub update_now: bool,
-    /// The attempt after which a person lets this node back off no longer.
-    pub retry: Option<u64>,
-    /// The pod of its agent is Ready.
-    pub agent_ready: bool,
-    /// It has too many labels or annotations: the API server might refuse a change of the Node.
-    pub overgrown: bool,
-    /// This process runs on it.
-    pub runs_this_process: bool,
 }
 
 /// A Node that the operator does not manage: not opted in, not changed by us, and without a shadow.
@@ -236,7 +190,7 @@ impl<'a> NodeView<'a> {
             State::Idle => shadow.update(),
             _ => shadow.spec.version,
         };
-        Some((version?, self.node?.variant))
+        Some((version?, self.node?.variant()))
     }
 
     /// Whether a person has ended the back-off after the last failure. That is so until an attempt fails again.
@@ -255,61 +209,25 @@ impl<'a> NodeView<'a> {
     /// Has its agent reported in the boot in which the Node is?
     pub(crate) fn has_reported(&self) -> bool {
         self.node.zip(self.shadow).is_some_and(|(node, shadow)| {
-            shadow.status.current_version.is_some() && shadow.status.boot_id == Some(node.boot_id)
+            shadow.status.current_version.is_some() && shadow.status.boot_id == Some(node.boot_id())
         })
     }
 
     /// Does the node carry changes of ours that are not undone?
     pub fn marked(&self) -> bool {
         self.node
-            .and_then(|node| node.marker)
+            .and_then(NodeFacts::marker)
             .is_some_and(Marker::holds_changes)
-    }
-}
-
-impl NodeFacts<'_> {
-    /// Is nothing left on it of an update? Annotations that are kept for the pods of other nodes are not.
-    pub(crate) fn is_tidy(&self) -> bool {
-        self.marker.is_none_or(Marker::is_kept)
     }
 }
 
 /// Is the node out of service?
 pub(crate) fn is_unavailable(view: &NodeView<'_>) -> bool {
     // Nobody knows whether we have cordoned what cannot be read.
-    let unknown = |node: NodeFacts<'_>| view.unreadable && node.unschedulable;
+    let unknown = |node: &NodeFacts| view.unreadable && node.unschedulable;
     let by_itself =
-        |node: NodeFacts<'_>| node.labelled && (!node.ready || view.time.cordoned_lately);
+        |node: &NodeFacts| node.labelled && (!node.is_ready() || view.time.cordoned_lately);
     view.node
         .is_some_and(|node| by_itself(node) || unknown(node))
         || view.marked()
-}
-
-impl NodeFacts<'static> {
-    /// A node that is labelled, Ready and in service, with its agent: for tests and the model to vary.
-    pub const EXAMPLE: Self = Self {
-        name: "n",
-        uid: "node-n",
-        labelled: true,
-        ready: true,
-        boot_id: "boot-1",
-        version: Some("1.0.0"),
-        variant: "aws-k8s-1.36",
-        unschedulable: false,
-        control_plane: false,
-        volumes_in_use: false,
-        excluded: false,
-        tainted: false,
-        do_not_disrupt: None,
-        scale_down_disabled: None,
-        leaving: false,
-        marker: None,
-        zone: None,
-        paused: false,
-        update_now: false,
-        retry: None,
-        agent_ready: true,
-        overgrown: false,
-        runs_this_process: false,
-    };
 }

@@ -12,8 +12,9 @@ use kube::Resource;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+pub use facts::NodeFacts;
+use facts::Shape;
 pub(crate) use facts::runs_bottlerocket;
-use facts::{Facts, Shape};
 
 /// The value of an annotation that we may have set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,12 +42,18 @@ impl Words {
 #[serde(from = "Item<Shape>")]
 pub struct WatchedNode {
     metadata: ObjectMeta,
-    pub(crate) facts: Facts,
+    /// What is read of it.
+    pub facts: NodeFacts,
 }
 
 impl From<Item<Shape>> for WatchedNode {
     fn from(item: Item<Shape>) -> Self {
-        let mut facts = Facts::default();
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let mut facts = NodeFacts {
+            name: text(&item.metadata.name),
+            uid: text(&item.metadata.uid),
+            ..NodeFacts::default()
+        };
         if let Err(why) = item.body.and_then(|shape| facts.read(shape)) {
             facts.marker = Some(Err(format!("the Node cannot be read: {why}")));
         }
@@ -60,12 +67,12 @@ impl From<Item<Shape>> for WatchedNode {
 impl WatchedNode {
     /// `metadata.name`.
     pub fn name(&self) -> &str {
-        self.metadata.name.as_deref().unwrap_or_default()
+        &self.facts.name
     }
 
     /// `metadata.uid`.
     pub fn uid(&self) -> &str {
-        self.metadata.uid.as_deref().unwrap_or_default()
+        &self.facts.uid
     }
 
     /// Is it opted in, or does it carry changes of ours?
@@ -84,14 +91,10 @@ impl WatchedNode {
 
     /// Is it out of service: not Ready, cordoned by anybody, or changed by us?
     pub(crate) fn is_away(&self) -> bool {
-        let is_ready = self
-            .facts
-            .readiness
-            .is_some_and(|readiness| readiness.ready);
         let is_changed = self
             .marker()
             .map_or(true, |marker| marker.is_some_and(Marker::holds_changes));
-        !is_ready || self.facts.unschedulable || is_changed
+        !self.facts.is_ready() || self.facts.unschedulable || is_changed
     }
 
     /// Has a person paused it?
@@ -151,7 +154,7 @@ impl WatchedNode {
 
     /// Does nothing differ that matters? Most changes of a Node are its kubelet's heartbeats.
     pub fn same_facts(&self, other: &Self) -> bool {
-        self.metadata.uid == other.metadata.uid && self.facts == other.facts
+        self.facts == other.facts
     }
 }
 

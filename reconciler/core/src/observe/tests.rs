@@ -127,14 +127,14 @@ fn a_node_is_seen_with_its_shadow() {
         panic!("one node")
     };
     let node = view.node.unwrap();
-    assert!(node.labelled && node.ready && node.unschedulable && node.tainted && node.paused);
-    assert!(node.runs_this_process);
+    assert!(node.labelled && node.is_ready() && node.unschedulable && node.tainted && node.paused);
+    assert!(view.runs_this_process);
     assert!(!node.excluded && !node.update_now);
     assert_eq!(
-        (node.boot_id, node.version, node.zone),
+        (node.boot_id(), node.version(), view.zone),
         ("boot-1", Some("1.19.4"), Some("z1"))
     );
-    assert_eq!(node.marker.unwrap().attempt, 7);
+    assert_eq!(node.marker().unwrap().attempt, 7);
     assert_eq!(view.shadow.unwrap().generation, 3);
     assert_eq!(view.owner_uid, Some("node-n"));
 }

@@ -1,20 +1,17 @@
 //! One node, with its shadow, its pods and its times, as decisions see it.
 
-use std::sync::LazyLock;
-
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
-use brupop_api::names::UNKNOWN_VARIANT;
 use brupop_api::{BottlerocketShadow, Marker};
 use kube::ResourceExt as _;
 
 use crate::cluster::NodeRecord;
 use crate::deadlines::{Clock, Gated, Times};
 use crate::drain::Obstacle;
-use crate::facts::{NodeFacts, NodeView, Owner, PodFacts, PoolFacts};
+use crate::facts::{NodeView, Owner, PodFacts, PoolFacts};
 use crate::leader::RulesByOwner;
 use crate::led::{KnownDrain, LedNode};
-use crate::objects::{AgentPod, WatchedNode};
+use crate::objects::{AgentPod, NodeFacts};
 use crate::policy::Durations;
 use crate::workloads::{self, Evicted, Scales};
 
@@ -55,16 +52,17 @@ impl<'a> Observer<'a> {
         } else {
             None
         };
-        let mut unreadable = None;
-        let agent_ready = record.agent().is_some_and(AgentPod::is_ready);
-        let node = record.node.as_ref().map(|node| {
-            node_facts(
-                node,
-                pool.and_then(|pool| *self.topology_keys.get(pool)?),
-                agent_ready,
-                &mut unreadable,
-            )
-        });
+        let node = record.node.as_ref().map(|node| &node.facts);
+        let mut unreadable = record
+            .node
+            .as_ref()
+            .and_then(|node| node.marker().err().map(str::to_owned));
+        let zone = match pool.and_then(|pool| *self.topology_keys.get(pool)?) {
+            None => node.and_then(|node| node.zone.as_deref()),
+            Some(key) => node
+                .and_then(|node| node.all_labels.get(key))
+                .map(String::as_str),
+        };
         let shadow = match record.shadow.as_ref().map(|item| &item.body) {
             Some(Ok(shadow)) => ShadowFacts::of(shadow),
             Some(Err(error)) => {
@@ -73,7 +71,7 @@ impl<'a> Observer<'a> {
             }
             None => None,
         };
-        let marker = node.and_then(|node| node.marker);
+        let marker = node.and_then(NodeFacts::marker);
         let rules = self.rules.of(known_owner);
         let steps = &rules.durations;
         let clock = &mut self.clock;
@@ -91,6 +89,9 @@ impl<'a> Observer<'a> {
             shadow_name: name,
             owner,
             node,
+            zone,
+            agent_ready: record.agent().is_some_and(AgentPod::is_ready),
+            runs_this_process: false,
             shadow,
             unreadable: unreadable.is_some(),
             owner_uid: shadow.and(record.shadow()).and_then(owner_uid),
@@ -104,48 +105,6 @@ impl<'a> Observer<'a> {
             time: self.clock.facts(&times),
         };
         (view, unreadable)
-    }
-}
-
-fn node_facts<'a>(
-    node: &'a WatchedNode,
-    topology_key: Option<&str>,
-    agent_ready: bool,
-    unreadable: &mut Option<String>,
-) -> NodeFacts<'a> {
-    /// Stands for a marker that cannot be read: the node carries changes, so it keeps its slot.
-    static UNREADABLE: LazyLock<Marker> = LazyLock::new(Marker::default);
-    let facts = &node.facts;
-    NodeFacts {
-        name: node.name(),
-        uid: node.uid(),
-        labelled: facts.labelled,
-        ready: facts.readiness.is_some_and(|readiness| readiness.ready),
-        boot_id: &facts.boot_id,
-        version: facts.version.as_deref(),
-        variant: facts.variant.as_deref().unwrap_or(UNKNOWN_VARIANT),
-        unschedulable: facts.unschedulable,
-        control_plane: facts.control_plane,
-        volumes_in_use: facts.volumes_in_use > 0,
-        excluded: facts.excluded,
-        tainted: facts.tainted,
-        do_not_disrupt: facts.do_not_disrupt,
-        scale_down_disabled: facts.scale_down_disabled,
-        leaving: facts.leaving,
-        marker: node.marker().unwrap_or_else(|why| {
-            *unreadable = Some(why.to_owned());
-            Some(&*UNREADABLE)
-        }),
-        zone: match topology_key {
-            None => facts.zone.as_deref(),
-            Some(key) => facts.all_labels.get(key).map(String::as_str),
-        },
-        paused: facts.paused,
-        update_now: facts.update_now,
-        retry: facts.retry,
-        agent_ready,
-        overgrown: facts.overgrown,
-        runs_this_process: false,
     }
 }
 

@@ -116,7 +116,7 @@ impl<'a> Tally<'a> {
         let Some(node) = view.node.filter(|node| node.labelled) else {
             return;
         };
-        if let Some(version) = node.version {
+        if let Some(version) = node.version() {
             *self.versions.entry(version).or_default() += 1;
         }
         if matches!(reason, Reason::VersionHalted(TooManyFailures::Version(_))) {
@@ -124,7 +124,7 @@ impl<'a> Tally<'a> {
         }
         if self.progress.count(view, pool, has_slot, reason) {
             let from_to = node
-                .version
+                .version()
                 .zip(view.shadow.and_then(|shadow| shadow.update()));
             let first = WaitingGroup {
                 nodes: 0,

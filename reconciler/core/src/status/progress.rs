@@ -51,7 +51,7 @@ impl<'a> Progress<'a> {
                 .shadow
                 .is_some_and(|it| it.status.current_version.is_some() && it.update().is_some());
         let asks_for_more = || {
-            let (runs, rules) = (Version::parse(node.version?).ok()?, pool?.rules?);
+            let (runs, rules) = (Version::parse(node.version()?).ok()?, pool?.rules?);
             Some(rules.asks_for_more_than(&runs))
         };
         let cannot_update = || {
@@ -73,7 +73,7 @@ impl<'a> Progress<'a> {
         };
         *group += 1;
         if is_behind {
-            self.behind = self.behind.or(Some((node.name, reason)));
+            self.behind = self.behind.or(Some((node.name(), reason)));
         }
         waits
     }

@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::Problem;
+use brupop_api::crds::DONE_POOLS_MAX;
 use brupop_api::fleet::{Slot, VersionRecord};
 use semver::Version;
 
-use crate::facts::{FleetFacts, NodeFacts, NodeView, is_halted};
+use crate::facts::{FleetFacts, NodeView, is_halted};
+use crate::objects::NodeFacts;
 
 /// What the nodes say of pools that others come after, and of versions.
 #[derive(Default)]
@@ -51,10 +53,16 @@ impl<'a> Survey<'a> {
         'a: 'v,
     {
         let rules = fleet.pools.iter().filter_map(|pool| pool.rules);
-        let followed = rules
+        let mut followed: BTreeSet<&str> = rules
             .flat_map(|rules| &rules.depends_on)
             .map(|(pool, _)| pool.as_str())
             .collect();
+        // Whoever follows may be gone for a moment.
+        for done in fleet.done_pools {
+            if followed.len() < DONE_POOLS_MAX && fleet.pool(&done.pool).is_some() {
+                followed.insert(&done.pool);
+            }
+        }
         let mut survey = Self {
             followed,
             ..Self::default()
@@ -67,11 +75,11 @@ impl<'a> Survey<'a> {
             let wants = view
                 .shadow
                 .and_then(|shadow| shadow.update())
-                .filter(|it| Some(*it) != node.version);
-            let versions = node.version.into_iter().chain(wants);
+                .filter(|it| Some(*it) != node.version());
+            let versions = node.version().into_iter().chain(wants);
             survey
                 .known
-                .extend(versions.map(|version| (node.variant, version)));
+                .extend(versions.map(|version| (node.variant(), version)));
             if let Some(pool) = fleet
                 .pool_of(view)
                 .filter(|pool| survey.followed.contains(pool.name))
@@ -88,15 +96,15 @@ impl<'a> Survey<'a> {
         &mut self,
         pool: &'a str,
         view: &NodeView<'a>,
-        node: &NodeFacts<'a>,
+        node: &'a NodeFacts,
         wants: Option<&'a str>,
         comes: Option<&'a str>,
     ) {
         if let Some(version) = node
-            .version
-            .filter(|_| node.labelled && node.ready && node.is_tidy())
+            .version()
+            .filter(|_| node.labelled && node.is_ready() && node.is_tidy())
         {
-            self.standing(pool, version).run_by.insert(node.variant);
+            self.standing(pool, version).run_by.insert(node.variant());
         }
         if let Some(version) = comes {
             self.standing(pool, version).comes = true;
@@ -105,19 +113,21 @@ impl<'a> Survey<'a> {
             return;
         }
         if let Some(version) = wants {
-            self.standing(pool, version).wanted_by.insert(node.variant);
+            self.standing(pool, version)
+                .wanted_by
+                .insert(node.variant());
         }
         let problem = view.shadow.and_then(|shadow| shadow.status.problem);
         if let Some(runs) = node
-            .version
+            .version()
             .filter(|_| problem != Some(Problem::NoUpdateChosen))
         {
             let member = SurveyedNode {
-                variant: node.variant,
+                variant: node.variant(),
                 runs,
                 wants: comes.or(wants),
             };
-            self.members.entry((pool, member)).or_insert(node.name);
+            self.members.entry((pool, member)).or_insert(node.name());
         }
     }
 

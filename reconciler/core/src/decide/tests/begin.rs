@@ -149,12 +149,12 @@ fn an_idle_node_says_why_it_waits() {
     let rows: [(&str, Change, Reason<'_>); 15] = [
         (
             "its agent's pod is not Ready",
-            |s| node(s, |n| n.agent_ready = false),
+            |s| s.agent_ready = false,
             Reason::AgentSilent(Silence::NoPod),
         ),
         (
             "not ready",
-            |s| node(s, |n| n.ready = false),
+            |s| node(s, |n| n.readiness = None),
             Reason::NodeNotReady,
         ),
         (
@@ -164,7 +164,7 @@ fn an_idle_node_says_why_it_waits() {
         ),
         (
             "no report since its boot",
-            |s| node(s, |n| n.boot_id = SECOND_BOOT),
+            |s| node(s, |n| n.boot_id = SECOND_BOOT.into()),
             Reason::AgentSilent(Silence::NoReport),
         ),
         (
@@ -195,7 +195,7 @@ fn an_idle_node_says_why_it_waits() {
         ),
         (
             "its Node runs it already",
-            |s| node(s, |n| n.version = Some(NEW)),
+            |s| node(s, |n| n.version = Some(NEW.into())),
             Reason::NoUpdate,
         ),
         (

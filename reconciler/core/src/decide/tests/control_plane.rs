@@ -85,7 +85,7 @@ proptest! {
                 && observed.fleet.pools[pool].one_zone_at_a_time
                 && leaves(view, decision)
             {
-                zones.entry(pool).or_default().insert(view.node.and_then(|node| node.zone));
+                zones.entry(pool).or_default().insert(view.zone);
             }
         }
         prop_assert!(zones.values().all(|zones| zones.len() == 1), "{zones:?}");

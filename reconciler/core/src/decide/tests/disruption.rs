@@ -31,7 +31,7 @@ fn kept(marker: &Marker) -> NodeView<'_> {
     let view: NodeView<'_> = idle();
     view.named("brs-a")
         .with_node(|node| {
-            (node.version, node.marker) = (Some(NEW), Some(marker));
+            (node.version, node.marker) = (Some(NEW.into()), Some(Ok(marker.clone())));
             (node.do_not_disrupt, node.scale_down_disabled) =
                 (Some(Words::Ours), Some(Words::Ours));
         })
@@ -76,7 +76,8 @@ fn an_updated_node_comes_back_with_its_annotations() {
         assert!(!rest.holds_changes() && !rest.evicted_owners.is_empty());
         // It is monitored like any other.
         let view = view.with_node(|node| {
-            (node.unschedulable, node.tainted, node.marker) = (false, false, Some(&rest));
+            (node.unschedulable, node.tainted, node.marker) =
+                (false, false, Some(Ok(rest.clone())));
         });
         assert!(!is_unavailable(&view));
         if stay {
@@ -117,9 +118,9 @@ fn the_annotations_stay_while_pods_of_others_need_room() {
     let paused: Change = |_, fleet| fleet.starts = Starts::Paused;
     let outside: Change = |_, fleet| fleet.default_pool = outside();
     let unlabelled: Change = |view, _| node(view, |node| node.labelled = false);
-    let away: Change = |view, _| node(view, |node| node.ready = false);
+    let away: Change = |view, _| node(view, |node| node.readiness = None);
     let lost: Change = |view, _| {
-        node(view, |node| node.ready = false);
+        node(view, |node| node.readiness = None);
         view.time.kept_is_lost = true;
     };
     let for_long: Change = |view, _| view.time.kept_for_long = true;
@@ -142,7 +143,7 @@ fn the_annotations_stay_while_pods_of_others_need_room() {
         })
     };
     let is_new = waits
-        .with_node(|node| node.version = Some(NEW))
+        .with_node(|node| node.version = Some(NEW.into()))
         .with_shadow(|shadow| shadow.status.current_version = Some(NEW));
     for (what, other, slots, change, stay) in [
         ("waits", waits, &no, unchanged, true),
@@ -361,11 +362,7 @@ fn what_ends_by_itself_releases_nothing() {
             |view, _| view.busy_control_plane = Some("c"),
             None,
         ),
-        (
-            "agent restarts",
-            |view, _| node(view, |node| node.agent_ready = false),
-            None,
-        ),
+        ("agent restarts", |view, _| view.agent_ready = false, None),
         (
             "gate not asked by a new leader",
             |_, _| (),

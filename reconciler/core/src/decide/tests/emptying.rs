@@ -59,7 +59,7 @@ fn a_reboot_waits_for_volumes_and_not_for_ever() {
             };
             let view = staged()
                 .marked_by(&marker)
-                .with_node(|node| node.volumes_in_use = in_use)
+                .with_node(|node| node.volumes_in_use = usize::from(in_use))
                 .with(|view| {
                     view.pods = PodFacts {
                         known: true,

@@ -39,13 +39,13 @@ fn placed(name: &'static str, pool: usize, variant: &'static str) -> NodeView<'s
     idle()
         .named(name)
         .in_pool(pool)
-        .with_node(|node| node.variant = variant)
+        .with_node(|node| node.variant = Some(variant.into()))
 }
 
 /// The same, in service with the new version.
 fn updated(name: &'static str, pool: usize, variant: &'static str) -> NodeView<'static> {
     placed(name, pool, variant)
-        .with_node(|node| node.version = Some(NEW))
+        .with_node(|node| node.version = Some(NEW.into()))
         .with_shadow(|shadow| shadow.status.current_version = Some(NEW))
 }
 
@@ -70,7 +70,7 @@ fn canary(variant: &'static str) -> NodeView<'static> {
 type Change = fn(&mut NodeView<'static>);
 
 fn runs(view: &mut NodeView<'static>, version: &'static str) {
-    node(view, |node| node.version = Some(version));
+    node(view, |node| node.version = Some(version.into()));
     shadow(view, |shadow| shadow.status.current_version = Some(version));
 }
 
@@ -106,7 +106,7 @@ fn a_node_that_runs_an_older_version_keeps_its_pool_from_being_done() {
         wants(view, NEW);
         node(view, |node| node.leaving = true);
     };
-    let away: Change = |view| node(view, |node| node.ready = false);
+    let away: Change = |view| node(view, |node| node.readiness = None);
     let unlabelled: Change = |view| node(view, |node| node.labelled = false);
     let locked: Change =
         |view| shadow(view, |it| it.status.problem = Some(Problem::NoUpdateChosen));
@@ -346,7 +346,7 @@ fn a_pool_is_done_once_one_of_its_nodes_runs_the_version_in_service() {
         ("it is not Ready", a.not_ready(), false),
         (
             "it is being updated",
-            a.with_node(|node| node.marker = Some(&*DRAINED)),
+            a.with_node(|node| node.marker = Some(Ok(DRAINED.clone()))),
             false,
         ),
         (

@@ -119,7 +119,7 @@ fn what_has_begun_is_held_where_it_may_wait() {
         ),
         (
             "fell back",
-            watched().with_node(|node| node.version = Some(OLD)),
+            watched().with_node(|node| node.version = Some(OLD.into())),
             [fell_back; 4],
         ),
     ] {

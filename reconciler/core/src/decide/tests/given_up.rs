@@ -84,7 +84,7 @@ fn an_update_is_given_up_for_a_reason() {
 
 #[test]
 fn a_given_up_update_returns_its_slot() {
-    let view = updating(Idle, Idle).with_node(|node| node.marker = Some(&*DRAINED));
+    let view = updating(Idle, Idle).with_node(|node| node.marker = Some(Ok(DRAINED.clone())));
     assert_eq!(allocate(&fleet(), &[view]).write, None, "still marked");
     let decision = decide(&fleet(), &view);
     assert_eq!(sets(write(&decision), Field::Marker), Some(Value::Absent));
@@ -201,7 +201,7 @@ fn silence_of_the_boot_before_ends_nothing() {
         let view = updating(RebootedIntoUpdate, StagedAndPerformedUpdate)
             .rebooted(NEW)
             .with(|view| view.time.host_silent = true)
-            .with_node(|node| node.agent_ready = false)
+            .with(|view| view.agent_ready = false)
             .with_shadow(|shadow| {
                 shadow.spec.reboot_granted_boot_id = granted_for;
                 shadow.status.problem = Some(Problem::HostUnreachable);

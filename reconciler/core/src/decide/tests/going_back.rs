@@ -12,7 +12,7 @@ fn chooses_older(name: &'static str) -> NodeView<'static> {
     idle()
         .named(name)
         .in_pool(0)
-        .with_node(|node| node.version = Some(NEW))
+        .with_node(|node| node.version = Some(NEW.into()))
         .with_shadow(|shadow| {
             (shadow.status.current_version, shadow.status.target_version) = (Some(NEW), Some(OLD));
         })
@@ -129,7 +129,7 @@ fn a_downgrade_is_told() {
     let told = "its host chooses 1.19.4, which is older than the 1.20.0 that it runs, so it waits neither for other pools \
                 (spec.dependsOn) nor for an age (spec.versions.minAge)";
     assert_eq!(going_back(&chooses_older("brs-a")).as_deref(), Some(told));
-    let begun = staged().with_node(|node| node.version = Some("1.21.0"));
+    let begun = staged().with_node(|node| node.version = Some("1.21.0".into()));
     assert!(going_back(&begun).is_some(), "also while it is under way");
     assert_eq!(going_back(&idle()), None);
     assert_eq!(going_back(&watched()), None);

@@ -121,7 +121,10 @@ fn a_node_of_ours_that_lost_shadow_and_ledger_has_a_slot() {
     let (term, take) = new_term(None, &[view]);
     assert_eq!(term, 1);
     let slot = slot_of(&take, SHADOW).unwrap();
-    assert_eq!((slot.uid.as_str(), slot.attempt), (node.uid, COUNTER_MAX));
+    assert_eq!(
+        (slot.uid.as_str(), slot.attempt),
+        (node.uid.as_str(), COUNTER_MAX)
+    );
 }
 
 /// After a lost ledger was made anew, running updates have no slots.

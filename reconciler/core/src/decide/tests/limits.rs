@@ -35,7 +35,7 @@ proptest! {
         }
         // Who is in service leaves it only if that is within the limit, too, with all who are away.
         let in_service = |view: &NodeView<'_>| {
-            !view.marked() && view.node.is_some_and(|it| it.ready && !it.unschedulable && it.version == Some(OLD))
+            !view.marked() && view.node.is_some_and(|it| it.is_ready() && !it.unschedulable && it.version() == Some(OLD))
         };
         let begins = |view: &NodeView<'_>| {
             (is_idle(view) || in_service(view)) && names.contains(view.shadow_name)
@@ -55,7 +55,7 @@ proptest! {
             let held = slots.iter().filter(|(name, slot)| is_mine(name) || counts(slot.pool.as_deref())).count();
             let away = mine.iter().filter(|view| {
                 !kept(&view.shadow_name.to_owned())
-                    && (view.marked() || view.node.is_some_and(|node| node.labelled && !node.ready))
+                    && (view.marked() || view.node.is_some_and(|node| node.labelled && !node.is_ready()))
             });
             let any_begins = observed.views.iter().any(|view| begins(view) && is_mine(&view.shadow_name.to_owned()));
             let used = held + if any_begins { away.count() } else { 0 };
@@ -70,8 +70,8 @@ proptest! {
         for pool in seen.fleet.pools.iter().filter(|pool| pool.one_zone_at_a_time) {
             let mine = |view: &&NodeView<'_>| pool_of(view) == Some(pool.name);
             let holds = |view: &&NodeView<'_>| kept(&view.shadow_name.to_owned());
-            let away = |view: &NodeView<'_>| view.marked() || view.node.is_some_and(|it| it.labelled && !it.ready);
-            let zone = |view: &NodeView<'_>| view.node.and_then(|node| node.zone).map(str::to_owned);
+            let away = |view: &NodeView<'_>| view.marked() || view.node.is_some_and(|it| it.labelled && !it.is_ready());
+            let zone = |view: &NodeView<'_>| view.zone.map(str::to_owned);
             if observed.views.iter().filter(|view| pool_of(view) == Some(pool.name)).any(begins) {
                 let zones: BTreeSet<_> =
                     seen.views.iter().filter(mine).filter(|view| holds(view) || away(view)).map(zone).collect();
@@ -89,7 +89,7 @@ proptest! {
         let may_begin = observed.views.iter().enumerate().filter(|(_, view)| {
             let may_start = assess(&observed.fleet, view, view.slot(&observed.fleet)).may_start;
             let is_halted = |version: &str| {
-                view.node.is_some_and(|node| crate::facts::is_halted(&after, (version, node.variant)))
+                view.node.is_some_and(|node| crate::facts::is_halted(&after, (version, node.variant())))
             };
             !observed.fleet.slots.contains_key(view.shadow_name) && may_start.is_some_and(|it| !is_halted(it))
         });

@@ -3,7 +3,7 @@
 use super::world::*;
 
 fn in_zone(name: &'static str, zone: &'static str) -> NodeView<'static> {
-    idle().named(name).with_node(|node| node.zone = Some(zone))
+    idle().named(name).with(|view| view.zone = Some(zone))
 }
 
 fn order(views: &[NodeView<'_>]) -> Vec<String> {
@@ -56,7 +56,7 @@ fn asked_for_first_failed_and_own_last() {
     shadow(&mut nodes[0], |shadow| {
         shadow.spec.last_failure = Some(&failures);
     });
-    node(&mut nodes[1], |node| node.runs_this_process = true);
+    nodes[1].runs_this_process = true;
     node(&mut nodes[3], |node| node.update_now = true);
     assert_eq!(order(&nodes), ["d", "c", "b", "a"]);
 }
@@ -66,7 +66,7 @@ fn who_was_tried_in_vain_comes_later() {
     let mut nodes = [in_zone("a", "x"), in_zone("b", "x"), in_zone("c", "x")];
     shadow(&mut nodes[0], |shadow| shadow.spec.version = Some(NEW));
     shadow(&mut nodes[1], |shadow| shadow.spec.version = Some(OLD));
-    assert_eq!(nodes[1].node.unwrap().version, Some(OLD));
+    assert_eq!(nodes[1].node.unwrap().version(), Some(OLD));
     assert_eq!(order(&nodes), ["b", "c", "a"]);
 }
 

@@ -214,13 +214,13 @@ proptest! {
                 continue;
             }
             let node = view.node.unwrap();
-            prop_assert!(node.labelled && node.ready && !node.paused && node.agent_ready && !view.time.backing_off);
+            prop_assert!(node.labelled && node.is_ready() && !node.paused && view.agent_ready && !view.time.backing_off);
             prop_assert!(fleet.alone);
             let steered = observed.fleet.pool_of(view).is_some_and(|pool| {
                 let closed_by_time = matches!(pool.starts, Starts::OutsideWindow(_) | Starts::Frozen(_));
                 let version = view.shadow.unwrap().update().unwrap();
                 let allowed = pool.rules.unwrap().allow(version) && pool.waits_for(version).is_none();
-                let allowed = allowed && (node.update_now || pool.ripens((version, view.node.unwrap().variant)).is_none());
+                let allowed = allowed && (node.update_now || pool.ripens((version, view.node.unwrap().variant())).is_none());
                 let allowed = allowed && pool.gate.is_none();
                 allowed && (pool.starts == Starts::Open || (closed_by_time && node.update_now))
             });
@@ -228,7 +228,7 @@ proptest! {
             prop_assert!(node.update_now || !view.time.young);
             let version = view.shadow.unwrap().update().unwrap();
             let halted = |records: &[VersionRecord]| {
-                records.iter().any(|it| it.is_of(version, node.variant) && it.halted_at.is_some())
+                records.iter().any(|it| it.is_of(version, node.variant()) && it.halted_at.is_some())
             };
             prop_assert!(!halted(before) && (starts || !halted(&after)), "{version} is halted");
         }
@@ -252,7 +252,7 @@ proptest! {
                     prop_assert!(does.step.is_none() && ends, "{would:?}");
                 }
                 Reason::Aborting(Abort::PoolClosed) => {
-                    prop_assert!(in_held.node.unwrap().marker.is_none_or(|marker| marker.drain_started_at.is_none()));
+                    prop_assert!(in_held.node.unwrap().marker().is_none_or(|marker| marker.drain_started_at.is_none()));
                 }
                 _ => prop_assert_eq!(would, does),
             }

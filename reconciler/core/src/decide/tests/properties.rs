@@ -16,7 +16,7 @@ fn claimed<'a>(view: &NodeView<'a>) -> Option<NodeView<'a>> {
     (
         shadow.spec.reboot_granted_boot_id,
         shadow.status.reboot_claimed_boot_id,
-    ) = (Some(node.boot_id), Some(node.boot_id));
+    ) = (Some(node.boot_id()), Some(node.boot_id()));
     Some(NodeView {
         shadow: Some(shadow),
         ..*view
@@ -74,8 +74,8 @@ proptest! {
             let (Some(node), Some(shadow)) = (view.node, view.shadow) else { continue };
             match decide(&observed.fleet, view).effect {
                 Some(Effect::Grant { confirm, grant }) => {
-                    prop_assert_eq!(sets(&grant, Field::SpecRebootGrantedBootId), Some(Value::text(node.boot_id)));
-                    let draining = node.marker.is_some_and(|marker| marker.drain_started_at.is_some());
+                    prop_assert_eq!(sets(&grant, Field::SpecRebootGrantedBootId), Some(Value::text(node.boot_id())));
+                    let draining = node.marker().is_some_and(|marker| marker.drain_started_at.is_some());
                     prop_assert!(draining && node.unschedulable && view.pods.drained);
                     prop_assert!(confirm.tests.contains(&(Field::Unschedulable, Value::Set)));
                     prop_assert_eq!(view.slot(&observed.fleet).map(|slot| slot.attempt), shadow.spec.attempt);
@@ -83,7 +83,7 @@ proptest! {
                 Some(Effect::Write(write)) => {
                     let granted = sets(&write, Field::SpecRebootGrantedBootId);
                     prop_assert!(matches!(granted, None | Some(Value::Absent)), "{granted:?}");
-                    let ours = |at: fn(&Marker) -> &Option<String>| node.marker.is_some_and(|it| at(it).is_some());
+                    let ours = |at: fn(&Marker) -> &Option<String>| node.marker().is_some_and(|it| at(it).is_some());
                     for (field, ours) in [
                         (Field::Unschedulable, ours(|marker| &marker.cordoned_at)),
                         (Field::ExcludedFromLoadBalancers, ours(|marker| &marker.excluded_at)),

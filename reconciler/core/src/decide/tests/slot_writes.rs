@@ -16,7 +16,7 @@ fn a_slot_says_since_when_for_which_release_and_pool() {
         attempt: 1,
         since: Some(FleetFacts::EXAMPLE.now.into()),
         version: Some(NEW.into()),
-        variant: Some(NodeFacts::EXAMPLE.variant.into()),
+        variant: Some(NodeFacts::EXAMPLE_VARIANT.into()),
         ..Slot::default()
     };
     let taken =
@@ -99,7 +99,7 @@ fn unavailable_nodes_use_up_the_limit_and_no_slots() {
         let views = names.iter().enumerate().map(|(at, name)| {
             let view: NodeView<'_> = idle();
             view.named(name)
-                .with_node(|node| node.ready = at >= unavailable)
+                .with_node(|node| node.readiness = readiness(at >= unavailable))
         });
         let views: Vec<_> = views.collect();
         let proven = [VersionRecord {
@@ -129,7 +129,8 @@ fn a_slot_is_given_back_once_nothing_is_left_of_its_update() {
     let another = over.with_shadow(|shadow| shadow.uid = "another");
     // By reference: before Rust 1.97 two closures called with the same copy can share it, and one sees what the other changes
     // (https://github.com/rust-lang/rust/issues/155241).
-    let marked = |view: &NodeView<'static>| view.with_node(|node| node.marker = Some(&*CORDONED));
+    let marked =
+        |view: &NodeView<'static>| view.with_node(|node| node.marker = Some(Ok(CORDONED.clone())));
     let busy = |view: &NodeView<'static>| {
         view.with_shadow(|it| it.status.current_state = Some(ErrorReset))
     };

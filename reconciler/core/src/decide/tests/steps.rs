@@ -21,7 +21,7 @@ fn a_staged_node_is_taken_out_in_order() {
         ..Marker::default()
     };
     node(&mut view, |node| {
-        (node.marker, node.excluded) = (Some(&excluded), true);
+        (node.marker, node.excluded) = (Some(Ok(excluded.clone())), true);
     });
     assert_eq!(
         decide(&fleet, &view).reason,
@@ -74,7 +74,7 @@ fn a_staged_node_is_taken_out_in_order() {
     };
     granted(&view, Value::Absent);
     // The Node was written, and the grant was not.
-    node(&mut view, |node| node.marker = Some(&*DRAINED));
+    node(&mut view, |node| node.marker = Some(Ok(DRAINED.clone())));
     granted(&view, Value::Absent);
     // A claim of an earlier boot is spent.
     shadow(&mut view, |shadow| {
@@ -374,7 +374,7 @@ fn empty_boot_id_in_mid_update_waits() {
         granted(true).marked_by(&DRAINED),
     ] {
         for view in [view, view.with(late), view.with(late).not_ready()] {
-            let view = view.with_node(|node| node.boot_id = "");
+            let view = view.with_node(|node| node.boot_id = "".into());
             let decision = decide(&fleet(), &view);
             assert_eq!(
                 (decision.effect, decision.reason.as_str()),
@@ -382,7 +382,7 @@ fn empty_boot_id_in_mid_update_waits() {
             );
             // A claim says that the host went down; nothing else does.
             let counts = view.time.step_overdue
-                && !view.node.unwrap().ready
+                && !view.node.unwrap().is_ready()
                 && view.shadow.unwrap().is_claimed();
             assert_eq!(allocate(&fleet(), &[view]).write.is_some(), counts);
         }
@@ -415,10 +415,10 @@ fn after_the_claim_only_the_node_counts() {
         sentence.contains("reports from the same boot") && !sentence.contains("come back"),
         "{sentence}"
     );
-    node(&mut view, |node| node.agent_ready = false);
+    view.agent_ready = false;
     let sentence = decide(&fleet(), &view).reason.message();
     assert!(sentence.contains("has not come back"), "{sentence}");
-    node(&mut view, |node| node.agent_ready = true);
+    view.agent_ready = true;
     // Its remedy is not to delete the Node.
     for (problem, reason) in [
         (Problem::NotNextToBoot, Reason::NotNextToBoot("m")),
@@ -450,7 +450,7 @@ fn after_the_claim_only_the_node_counts() {
     assert!(!rest.holds_changes() && !rest.evicted_owners.is_empty());
 
     node(&mut view, |node| {
-        (node.unschedulable, node.tainted, node.marker) = (false, false, Some(&rest));
+        (node.unschedulable, node.tainted, node.marker) = (false, false, Some(Ok(rest.clone())));
     });
     assert_eq!(
         decide(&fleet(), &view).reason,

@@ -7,7 +7,7 @@ use crate::decide::writes::{put_back, undo};
 use crate::objects::Words;
 
 /// A change of a Node: its field, how the marker tells of it, and how the Node shows it.
-type Row = (Field<'static>, fn(&mut Marker), fn(&mut NodeFacts<'_>));
+type Row = (Field<'static>, fn(&mut Marker), fn(&mut NodeFacts));
 
 const OURS: Option<Words> = Some(Words::Ours);
 const ROWS: [Row; 5] = [
@@ -51,7 +51,7 @@ fn nothing_done() -> Marker {
 fn what_is_there_and_ours_is_undone() {
     for (field, tell, show) in ROWS {
         for (ours, there) in [(true, true), (true, false), (false, true), (false, false)] {
-            let (mut marker, mut node) = (nothing_done(), idle().node.unwrap());
+            let (mut marker, mut node) = (nothing_done(), idle().node.unwrap().clone());
             if ours {
                 tell(&mut marker);
             }
@@ -99,7 +99,7 @@ fn past_retry_goes_with_the_next_change_of_the_node() {
         (Some(2), Some(&again), None, false),
     ] {
         let view = idle()
-            .with_node(|node| (node.retry, node.marker) = (retry, marker))
+            .with_node(|node| (node.retry, node.marker) = (retry, marker.cloned().map(Ok)))
             .with_shadow(|shadow| {
                 (shadow.spec.attempt, shadow.spec.last_failure) = (Some(3), failures);
             });

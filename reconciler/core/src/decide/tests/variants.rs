@@ -7,7 +7,9 @@ const AWS: &str = "aws-k8s-1.36";
 const METAL: &str = "metal-k8s-1.36";
 
 fn named(name: &'static str, variant: &'static str) -> NodeView<'static> {
-    idle().named(name).with_node(|node| node.variant = variant)
+    idle()
+        .named(name)
+        .with_node(|node| node.variant = Some(variant.into()))
 }
 
 fn of(variant: &str, record: VersionRecord) -> VersionRecord {
@@ -51,8 +53,8 @@ fn a_halt_holds_its_own_variant() {
         let held =
             decide(&fleet, &idle).reason == Reason::VersionHalted(TooManyFailures::Version(NEW));
         assert_eq!(held, is_held, "{variant}");
-        let begun =
-            updating(StagedAndPerformedUpdate, Idle).with_node(|node| node.variant = variant);
+        let begun = updating(StagedAndPerformedUpdate, Idle)
+            .with_node(|node| node.variant = Some(variant.into()));
         let gives_up = decide(&fleet, &begun).reason.as_str() == "Aborting";
         assert_eq!(gives_up, is_held, "{variant}");
     }

@@ -25,7 +25,7 @@ pub(super) fn over(failures: Option<&LastFailure>) -> NodeView<'_> {
 pub(super) fn known() -> VersionRecord {
     VersionRecord {
         version: NEW.to_owned(),
-        variant: NodeFacts::EXAMPLE.variant.to_owned(),
+        variant: NodeFacts::EXAMPLE_VARIANT.to_owned(),
         ..VersionRecord::default()
     }
 }
@@ -117,7 +117,7 @@ fn the_first_failure_halts_a_new_version() {
         passed.halted,
         [Halted {
             version: NEW.to_owned(),
-            variant: NodeFacts::EXAMPLE.variant.to_owned(),
+            variant: NodeFacts::EXAMPLE_VARIANT.to_owned(),
             why: "it failed on n (FellBack)".to_owned()
         }]
     );
@@ -213,7 +213,7 @@ fn an_absent_host_counts_and_keeps_its_slot() {
         shadow: over(Some(&fell_back)).shadow,
         ..away
     }
-    .with_node(|node| (node.ready, node.boot_id) = (true, SECOND_BOOT));
+    .with_node(|node| (node.readiness, node.boot_id) = (readiness(true), SECOND_BOOT.into()));
     assert!(
         allocate(&resumed, &[came_back]).write.is_some(),
         "it gives its slot back"
@@ -243,7 +243,7 @@ fn an_absent_host_counts_and_keeps_its_slot() {
         None,
         "it may have gone away by itself"
     );
-    let ready = away.with_node(|node| node.ready = true);
+    let ready = away.with_node(|node| node.readiness = readiness(true));
     assert_eq!(
         record(&fleet(), None, &[ready]),
         None,
@@ -274,10 +274,10 @@ fn a_deleted_node_counts_if_lost_before() {
     let soon = away.with(|view| view.time.not_ready_for_long = false);
     let unclaimed = away.with_shadow(|shadow| shadow.status.reboot_claimed_boot_id = None);
     let leaving = away.with_node(|node| node.leaving = true);
-    let ready = away.with_node(|node| node.ready = true);
+    let ready = away.with_node(|node| node.readiness = readiness(true));
     // Another machine under the same name: before its shadow is made again, and after.
-    let another = ready.with_node(|node| node.uid = "another");
-    let in_next_boot = ready.with_node(|node| node.boot_id = SECOND_BOOT);
+    let another = ready.with_node(|node| node.uid = "another".into());
+    let in_next_boot = ready.with_node(|node| node.boot_id = SECOND_BOOT.into());
     let unknown = in_next_boot.with_shadow(|shadow| shadow.uid = "another");
     let versioned = Slot {
         version: Some(NEW.to_owned()),

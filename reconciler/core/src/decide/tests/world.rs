@@ -26,8 +26,9 @@ pub(super) use crate::decide::{
 };
 pub(super) use crate::drain::PodKey;
 pub(super) use crate::facts::{
-    FleetFacts, NodeFacts, NodeView, Observed, Owner, PodFacts, PoolFacts, TimeFacts,
+    FleetFacts, NodeView, Observed, Owner, PodFacts, PoolFacts, TimeFacts,
 };
+pub(super) use crate::objects::{NodeFacts, Readiness};
 pub(super) use crate::tests::world::{NEW, OLD};
 pub(super) use crate::times::Ahead;
 pub(super) use crate::window::{Starts, Until};
@@ -122,13 +123,14 @@ pub(super) fn without_slots() -> FleetFacts<'static> {
 /// Idle, reported, with an update to be had.
 pub(super) fn idle() -> NodeView<'static> {
     NodeView {
-        node: Some(NodeFacts {
-            uid: "node-uid",
-            boot_id: FIRST_BOOT,
-            version: Some(OLD),
-            zone: Some("a"),
-            ..NodeFacts::EXAMPLE
-        }),
+        node: Some(leaked(NodeFacts {
+            uid: "node-uid".to_owned(),
+            boot_id: FIRST_BOOT.to_owned(),
+            version: Some(OLD.to_owned()),
+            ..NodeFacts::example()
+        })),
+        zone: Some("a"),
+        agent_ready: true,
         shadow: Some(ShadowFacts {
             name: SHADOW,
             uid: UID,
@@ -201,7 +203,7 @@ pub(super) fn asked_for() -> NodeView<'static> {
 pub(super) trait Vary<'a>: Sized {
     fn with(self, change: impl FnOnce(&mut NodeView<'a>)) -> Self;
 
-    fn with_node(self, change: impl FnOnce(&mut NodeFacts<'a>)) -> Self {
+    fn with_node(self, change: impl FnOnce(&mut NodeFacts)) -> Self {
         self.with(|view| node(view, change))
     }
 
@@ -212,7 +214,7 @@ pub(super) trait Vary<'a>: Sized {
     /// Another node: `n` of the shadow `brs-n`, which has its name for a UID.
     fn named(self, name: &'a str) -> Self {
         self.with(|view| view.shadow_name = name)
-            .with_node(|node| node.name = name.strip_prefix("brs-").unwrap_or(name))
+            .with_node(|node| node.name = name.strip_prefix("brs-").unwrap_or(name).to_owned())
             .with_shadow(|shadow| (shadow.name, shadow.uid) = (name, name))
     }
 
@@ -227,11 +229,13 @@ pub(super) trait Vary<'a>: Sized {
 
     /// Back from a reboot with this version.
     fn rebooted(self, version: &'static str) -> Self {
-        self.with_node(|node| (node.boot_id, node.version) = (SECOND_BOOT, Some(version)))
+        self.with_node(|node| {
+            (node.boot_id, node.version) = (SECOND_BOOT.to_owned(), Some(version.to_owned()));
+        })
     }
 
     fn not_ready(self) -> Self {
-        self.with_node(|node| node.ready = false)
+        self.with_node(|node| node.readiness = None)
     }
 }
 
@@ -259,7 +263,7 @@ pub(super) fn observed<'a>(fleet: FleetFacts<'a>, views: Vec<NodeView<'a>>) -> O
 /// Cordoned, tainted and marked by us.
 pub(super) fn marked<'a>(view: &mut NodeView<'a>, marker: &'a Marker) {
     node(view, |node| {
-        node.marker = Some(marker);
+        node.marker = Some(Ok(marker.clone()));
         node.unschedulable = true;
         node.tainted = true;
     });
@@ -269,6 +273,18 @@ pub(super) fn shadow<'a>(view: &mut NodeView<'a>, change: impl FnOnce(&mut Shado
     view.shadow.as_mut().map(change).unwrap();
 }
 
-pub(super) fn node<'a>(view: &mut NodeView<'a>, change: impl FnOnce(&mut NodeFacts<'a>)) {
-    view.node.as_mut().map(change).unwrap();
+pub(super) fn node(view: &mut NodeView<'_>, change: impl FnOnce(&mut NodeFacts)) {
+    let mut facts = view.node.unwrap().clone();
+    change(&mut facts);
+    view.node = Some(leaked(facts));
+}
+
+/// The condition Ready, which is so.
+pub(super) fn readiness(ready: bool) -> Option<Readiness> {
+    Some(Readiness { ready, since: None })
+}
+
+/// Facts borrow from it, and tests are short.
+pub(super) fn leaked(facts: NodeFacts) -> &'static NodeFacts {
+    Box::leak(Box::new(facts))
 }

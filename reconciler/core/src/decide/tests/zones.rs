@@ -14,10 +14,7 @@ pub(super) fn pool(name: &'static str) -> PoolFacts<'static> {
 
 /// A node of the first pool that may begin.
 fn in_zone(name: &'static str, zone: Option<&'static str>) -> NodeView<'static> {
-    idle()
-        .named(name)
-        .in_pool(0)
-        .with_node(|node| node.zone = zone)
+    idle().named(name).in_pool(0).with(|view| view.zone = zone)
 }
 
 /// The nodes that get slots, and what the others wait for.

@@ -23,7 +23,7 @@ pub fn new_term<'a>(
     let markers = || {
         views
             .iter()
-            .filter_map(|view| Some((view, view.node?, view.node?.marker?)))
+            .filter_map(|view| Some((view, view.node?, view.node?.marker()?)))
     };
     let seen = shadows().filter_map(|(_, shadow)| shadow.spec.leader_term);
     // The ledger has no room for what is beyond; in a marker anything may stand.
@@ -58,7 +58,10 @@ pub fn new_term<'a>(
             markers().filter(|(view, _, marker)| view.shadow.is_none() && marker.holds_changes());
         sets.extend(alone.map(|(view, node, marker)| {
             // The Node's UID: what the marker calls the shadow's may be no UID, and the next shadow has another one anyway.
-            let (uid, attempt) = (node.uid.to_owned(), marker.attempt.min(COUNTER_MAX));
+            let (uid, attempt) = (
+                node.uid.as_str().to_owned(),
+                marker.attempt.min(COUNTER_MAX),
+            );
             (
                 Field::Slot(view.shadow_name),
                 Value::Slot(Slot {

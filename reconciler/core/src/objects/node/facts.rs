@@ -1,6 +1,7 @@
 //! What is read of a Node, with bounds on what others can put into it.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use brupop_api::crds::{BOOT_ID_MAX, VERSION_MAX, is_variant};
 use brupop_api::item::{Readable, Unreadable, lenient_time, null_as_default};
@@ -50,37 +51,63 @@ const ENTRIES_MAX: usize = 1_000;
 /// frequent.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
-pub(crate) struct Facts {
-    pub(crate) created: Option<Timestamp>,
-    pub(crate) labels: Option<BTreeMap<String, String>>,
+pub struct NodeFacts {
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Timestamp>,
+    /// Those of its labels that patches quote.
+    pub labels: Option<BTreeMap<String, String>>,
     /// All of its labels, for the selectors of pools; none if it is overgrown.
-    pub(crate) all_labels: BTreeMap<String, String>,
-    pub(crate) annotations: Option<BTreeMap<String, String>>,
+    pub all_labels: BTreeMap<String, String>,
+    /// Those of its annotations that matter here.
+    pub annotations: Option<BTreeMap<String, String>>,
     /// It has too many labels or annotations: the API server might refuse a change of the Node.
-    pub(crate) overgrown: bool,
-    pub(crate) unschedulable: bool,
+    pub overgrown: bool,
+    /// `spec.unschedulable`.
+    pub unschedulable: bool,
     /// Since when it is cordoned, as the taint says that the node lifecycle controller adds.
-    pub(crate) cordoned_at: Option<Timestamp>,
+    pub cordoned_at: Option<Timestamp>,
     /// As they were read, including fields that we do not know.
-    pub(crate) taints: Vec<Value>,
-    pub(crate) readiness: Option<Readiness>,
-    pub(crate) boot_id: String,
-    pub(crate) os_image: String,
-    pub(crate) labelled: bool,
-    pub(crate) control_plane: bool,
-    pub(crate) volumes_in_use: usize,
-    pub(crate) excluded: bool,
-    pub(crate) tainted: bool,
-    pub(crate) do_not_disrupt: Option<Words>,
-    pub(crate) scale_down_disabled: Option<Words>,
-    pub(crate) leaving: bool,
-    pub(crate) paused: bool,
-    pub(crate) update_now: bool,
-    pub(crate) retry: Option<u64>,
-    pub(crate) version: Option<String>,
-    pub(crate) variant: Option<String>,
-    pub(crate) zone: Option<String>,
-    pub(crate) marker: Option<Result<Marker, String>>,
+    pub taints: Vec<Value>,
+    /// The condition Ready.
+    pub readiness: Option<Readiness>,
+    /// `status.nodeInfo.bootID`.
+    pub boot_id: String,
+    /// `status.nodeInfo.osImage`.
+    pub os_image: String,
+    /// Opted in by its label.
+    pub labelled: bool,
+    /// Is it a node of the control plane? Of these at most one is out of service at a time.
+    pub control_plane: bool,
+    /// How many volumes are in use there, as its kubelet says (`status.volumesInUse`).
+    pub volumes_in_use: usize,
+    /// Carries the label that keeps it out of load balancers.
+    pub excluded: bool,
+    /// Carries our taint.
+    pub tainted: bool,
+    /// The annotation that keeps Karpenter from disrupting it, if it is there.
+    pub do_not_disrupt: Option<Words>,
+    /// The annotation that keeps the cluster autoscaler from removing it, if it is there.
+    pub scale_down_disabled: Option<Words>,
+    /// It is being deleted, or a taint announces its removal ([`LEAVING_TAINTS`](names::LEAVING_TAINTS)).
+    pub leaving: bool,
+    /// A person paused this node by its annotation.
+    pub paused: bool,
+    /// A person asked for this node's update now, regardless of the window; a back-off still applies.
+    pub update_now: bool,
+    /// The attempt after which a person lets this node back off no longer.
+    pub retry: Option<u64>,
+    /// The Bottlerocket version in its OS image.
+    pub version: Option<String>,
+    /// The variant in its OS image, if one can be read.
+    pub variant: Option<String>,
+    /// The value of the well-known label of its zone.
+    pub zone: Option<String>,
+    /// What we changed on it; or why that, or the Node, cannot be read.
+    pub marker: Option<Result<Marker, String>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -166,7 +193,67 @@ impl Readable for Shape {
     }
 }
 
-impl Facts {
+impl NodeFacts {
+    /// `metadata.name`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The condition Ready is True.
+    pub fn is_ready(&self) -> bool {
+        self.readiness.is_some_and(|readiness| readiness.ready)
+    }
+
+    /// `status.nodeInfo.bootID`.
+    pub fn boot_id(&self) -> &str {
+        &self.boot_id
+    }
+
+    /// The Bottlerocket version in its OS image.
+    pub fn version(&self) -> Option<&str> {
+        self.version.as_deref()
+    }
+
+    /// The variant in its OS image, or [`UNKNOWN_VARIANT`](names::UNKNOWN_VARIANT).
+    pub fn variant(&self) -> &str {
+        self.variant.as_deref().unwrap_or(names::UNKNOWN_VARIANT)
+    }
+
+    /// What we changed on it. A marker that cannot be read names nothing; so its node keeps its slot.
+    pub fn marker(&self) -> Option<&Marker> {
+        static UNREADABLE: LazyLock<Marker> = LazyLock::new(Marker::default);
+        match self.marker.as_ref()? {
+            Ok(marker) => Some(marker),
+            Err(_) => Some(&UNREADABLE),
+        }
+    }
+
+    /// Is nothing left on it of an update? Annotations that are kept for the pods of other nodes are not.
+    pub(crate) fn is_tidy(&self) -> bool {
+        self.marker().is_none_or(Marker::is_kept)
+    }
+
+    /// The variant of [`Self::example`].
+    pub const EXAMPLE_VARIANT: &str = "aws-k8s-1.36";
+
+    /// A node that is opted in, Ready and in service: for tests and the model to vary.
+    pub fn example() -> Self {
+        let text = |text: &str| Some(text.to_owned());
+        Self {
+            name: "n".to_owned(),
+            uid: "node-n".to_owned(),
+            labelled: true,
+            readiness: Some(Readiness {
+                ready: true,
+                since: None,
+            }),
+            boot_id: "boot-1".to_owned(),
+            version: text("1.0.0"),
+            variant: text(Self::EXAMPLE_VARIANT),
+            ..Self::default()
+        }
+    }
+
     /// Reads first what other nodes depend on: where the node is, and whether it is in service. That is kept also if the rest
     /// cannot be read.
     pub(super) fn read(&mut self, shape: Shape) -> Result<(), Unreadable> {

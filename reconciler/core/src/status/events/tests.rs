@@ -2,14 +2,19 @@
 
 use super::*;
 use crate::decide::RebootStep;
-use crate::facts::NodeFacts;
+use crate::objects::NodeFacts;
 use crate::status::left_by_people;
 use brupop_api::facts::{SpecFacts, StatusFacts};
 use brupop_api::printable::is_printable;
 
+/// Facts borrow from it, and tests are short.
+fn node(facts: NodeFacts) -> &'static NodeFacts {
+    Box::leak(Box::new(facts))
+}
+
 fn view() -> NodeView<'static> {
     NodeView {
-        node: Some(NodeFacts::EXAMPLE),
+        node: Some(node(NodeFacts::example())),
         shadow: Some(ShadowFacts {
             name: "brs-n",
             uid: "u",
@@ -93,10 +98,10 @@ fn each_step_has_its_word() {
 fn a_persons_cordon_is_said_to_stay() {
     for stays in [false, true] {
         let mut view = view();
-        view.node = Some(NodeFacts {
+        view.node = Some(node(NodeFacts {
             unschedulable: stays,
-            ..NodeFacts::EXAMPLE
-        });
+            ..NodeFacts::example()
+        }));
         let event = EventText::of_step(&view, Step::Cordon);
         let says = event.map(|event| (event.reason, event.note.ends_with("stays cordoned")));
         assert_eq!(says, stays.then_some(("StaysCordoned", true)));
@@ -238,11 +243,11 @@ fn what_people_left_on_a_node_is_told() {
             Some("has paused the node (annotation brupop.bottlerocket.aws/pause), and asked"),
         ),
     ] {
-        let node = Some(NodeFacts {
+        let node = Some(node(NodeFacts {
             paused,
             update_now,
-            ..NodeFacts::EXAMPLE
-        });
+            ..NodeFacts::example()
+        }));
         let told = left_by_people(&NodeView { node, ..view() });
         assert_eq!(told.is_some(), says.is_some(), "{told:?}");
         assert!(
