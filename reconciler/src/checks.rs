@@ -27,7 +27,7 @@ use serde_json::json;
 /// What a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Is it as it must be? `Err` says in a sentence what was found instead.
+    /// Whether it is as it must be. `Err` says in a sentence what was found instead.
     pub holds: Result<(), String>,
     /// It says too little, so the finding before stays valid for a while.
     pub is_unknown: bool,
@@ -124,7 +124,7 @@ impl Check {
         }
     }
 
-    /// Is it as it must be?
+    /// Whether it is as it must be.
     ///
     /// # Errors
     /// Why that is not known, or what was seen instead.
@@ -140,7 +140,7 @@ impl Check {
         self.answered || (self.begun > TRIES && !self.called)
     }
 
-    /// Is anything known of it, by a check or by a doubt?
+    /// Whether anything is known of it, by a check or by a doubt.
     pub fn is_known(&self) -> bool {
         self.found.is_some()
     }

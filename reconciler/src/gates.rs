@@ -153,7 +153,7 @@ impl Source {
         }
     }
 
-    /// Does the expression of this field find a series?
+    /// Returns whether the expression of this field finds a series.
     async fn find(
         &self,
         client: &Client,

@@ -153,7 +153,7 @@ impl Candidate {
         self.epoch.elapsed()
     }
 
-    /// Is the loop stuck? Logs when that begins and ends.
+    /// Returns whether the loop is stuck, and logs when that begins and ends.
     fn is_stuck(&mut self) -> bool {
         let is_stuck = self.heartbeat.is_stuck();
         match (std::mem::replace(&mut self.stuck, is_stuck), is_stuck) {
@@ -197,7 +197,7 @@ impl Candidate {
         .map(|until| self.epoch + until)
     }
 
-    /// Is this version of the Lease as new as ours, or newer?
+    /// Whether this version of the Lease is as new as ours, or newer.
     fn is_news(&self, lease: &Item<LeaseRecord>) -> bool {
         let version = |lease: &Item<LeaseRecord>| {
             lease

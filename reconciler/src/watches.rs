@@ -81,7 +81,7 @@ impl Watches {
         unsynced.map(|watch| watch.what).collect()
     }
 
-    /// Has each watch listed its objects since the last [`refresh`](Self::refresh)?
+    /// Whether each watch has listed its objects since the last [`refresh`](Self::refresh).
     pub fn is_fresh(&self) -> bool {
         self.all.iter().all(Watch::is_fresh)
     }

@@ -112,7 +112,7 @@ impl WatchedPool {
         self.item.ok().map(|pool| &pool.stored)
     }
 
-    /// Does it select a node with these labels? If not even its selector can be read, nobody knows which nodes it was
+    /// Whether it selects a node with these labels. If not even its selector can be read, nobody knows which nodes it was
     /// meant for, so it holds all.
     pub(crate) fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
         let selector = self.item.ok().and_then(|pool| pool.selector.as_ref());
@@ -190,7 +190,7 @@ impl Cluster {
         self.records.get(name)?.node.as_ref()
     }
 
-    /// Is there a shadow of this name?
+    /// Whether there is a shadow of this name.
     pub fn has_shadow(&self, name: &str) -> bool {
         self.records
             .get(name)

@@ -65,7 +65,7 @@ pub(crate) struct Times<'t> {
     cordoned: Option<Timestamp>,
     /// Since when the node has been seen empty, and its volumes have not become fewer, if it is.
     empty: Option<Timestamp>,
-    /// Has this process seen the pods of the node?
+    /// Whether this process has seen the pods of the node.
     pods_known: bool,
     /// Since when the node has been Ready without interruption, if it is.
     ready: Option<Timestamp>,
@@ -372,7 +372,7 @@ impl Clock<'_> {
             facts.verified && self.passed_or_unknown(transition, steps.verify + workloads);
     }
 
-    /// Does the node wait because its last attempt failed, or ended without success not long ago?
+    /// Whether the node waits because its last attempt failed, or ended without success not long ago.
     fn backing_off(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {
         if let Some(failures) = shadow.spec.last_failure
             && !shadow.spec.is_retried(times.retry)

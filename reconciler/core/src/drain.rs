@@ -177,7 +177,7 @@ impl DrainPlan {
         }
     }
 
-    /// Is there no pod about which a person has to decide?
+    /// Whether there is no pod about which a person has to decide.
     fn needs_nobody(&self) -> bool {
         self.unmanaged.is_empty() && self.unreadable.is_empty()
     }
@@ -256,7 +256,7 @@ impl DrainPlan {
             .extend(self.evict.extract_if(.., |pod| is_held(&pod.uid)));
     }
 
-    /// Is nothing left to evict, to wait for, or to ask a person about?
+    /// Whether nothing is left to evict, to wait for, or to ask a person about.
     pub fn is_done(&self) -> bool {
         let pods = [&self.evict, &self.held, &self.last];
         let none_left = pods.iter().all(|pods| pods.is_empty()) && self.leaving.is_empty();

@@ -52,13 +52,13 @@ pub struct FleetFacts<'a> {
     pub default_pool: &'a PoolFacts<'a>,
     /// All others, sorted by name.
     pub pools: &'a [PoolFacts<'a>],
-    /// May new updates start?
+    /// Whether new updates may start.
     pub starts: Starts<'a>,
     /// The first pool that is not read, if there are too many: then no update begins.
     pub pool_left_out: Option<&'a str>,
-    /// Were our own admission rules seen to be in force? `starts` says this only if the fleet is not paused.
+    /// Whether our own admission rules were seen to be in force. `starts` says this only if the fleet is not paused.
     pub enforced: bool,
-    /// Was no other operator seen here?
+    /// Whether no other operator was seen here.
     pub alone: bool,
 }
 

@@ -18,13 +18,13 @@ pub(crate) use owners::{AtTime, KnownPool};
 pub struct LeaderState {
     /// The term in which it leads.
     pub term: u64,
-    /// Were our own admission rules seen to be in force?
+    /// Whether our own admission rules were seen to be in force.
     pub enforced: bool,
-    /// Was no other operator seen here?
+    /// Whether no other operator was seen here.
     pub alone: bool,
     /// Name of the node that it runs on, if it is known.
     pub own_node: Option<String>,
-    /// May this reconciler delete pods that are left at the drain's deadline?
+    /// Whether this reconciler may delete pods that are left at the drain's deadline.
     pub may_force: bool,
     /// What the clock says of pools, and how their gates are, by name of the pool.
     pub(crate) pools: BTreeMap<String, KnownPool>,

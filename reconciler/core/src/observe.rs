@@ -219,7 +219,7 @@ fn fleet_facts<'a>(
     }
 }
 
-/// May new updates start, if their pools let them? A person's pause comes first.
+/// Returns whether new updates may start, if their pools let them. A person's pause comes first.
 fn starts(paused: bool, admission_enforced: bool) -> Starts<'static> {
     match (paused, admission_enforced) {
         (true, _) => Starts::Paused,

@@ -11,7 +11,7 @@ pub struct Policy {
     pub default_pool: Rules,
     /// Deadlines and waits.
     pub durations: Durations,
-    /// Are nodes that run Bottlerocket and have no label of ours opted in?
+    /// Whether nodes that run Bottlerocket and have no label of ours are opted in.
     pub auto_label: bool,
 }
 

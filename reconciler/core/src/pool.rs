@@ -31,7 +31,7 @@ pub struct Pool {
 pub(crate) const POOLS_MAX: usize = 128;
 
 impl Pool {
-    /// Is this the same pool, and does it say the same of the same nodes? Its generation does not tell: once etcd was restored
+    /// Whether this is the same pool, and says the same of the same nodes. Its generation does not tell: once etcd was restored
     /// from a snapshot, another spec may have it.
     pub(crate) fn says_the_same(&self, before: &Self) -> bool {
         self.metadata.uid == before.metadata.uid

@@ -30,9 +30,9 @@ pub struct Rules {
     topology: Topology,
     /// How long the steps may take that it decides on.
     pub durations: StepDurations,
-    /// Are pods respected that ask not to be disrupted?
+    /// Whether pods are respected that ask not to be disrupted.
     pub respect_do_not_disrupt: bool,
-    /// Are pods deleted that are left at the drain's deadline, if the reconciler may do so?
+    /// Whether pods that are left at the drain's deadline are deleted, if the reconciler may do so.
     pub wants_force: bool,
     /// What has to be well.
     pub(crate) gates: Vec<PoolGate>,
@@ -44,7 +44,7 @@ impl Rules {
         Some(self.topology.topology_key.as_str()).filter(|key| *key != ZONE_LABEL)
     }
 
-    /// Do updates start in one zone only?
+    /// Whether updates start in one zone only.
     pub(crate) fn one_zone_at_a_time(&self) -> bool {
         self.topology.mode == TopologyMode::OneAtATime
     }
@@ -59,12 +59,12 @@ impl Rules {
         }
     }
 
-    /// Will an update ever be allowed to start, at this time or later? Not if each expression names only years gone by.
+    /// Whether an update will ever be allowed to start, at this time or later. It will not if each expression names only years gone by.
     pub fn open_ever(&self, now: Timestamp) -> bool {
         self.windows.is_empty() || self.window(now).is_some()
     }
 
-    /// May updates start now, if this is [`Self::window`]?
+    /// Whether updates may start now, if this is [`Self::window`].
     pub(crate) fn starts(&self, now: Timestamp, window: Option<Span>) -> Starts<'static> {
         if self.paused {
             return Starts::Paused;
@@ -110,12 +110,12 @@ impl Rules {
         window::span(&self.windows, now)
     }
 
-    /// Is this older than each version that it allows?
+    /// Whether this is older than each version that it allows.
     pub(crate) fn asks_for_more_than(&self, version: &Version) -> bool {
         self.at_least.as_ref().is_some_and(|least| version < least)
     }
 
-    /// May nodes be updated to this version? One that is no semantic version is allowed only where nothing is said.
+    /// Whether nodes may be updated to this version. One that is no semantic version is allowed only where nothing is said.
     pub(crate) fn allow(&self, version: &str) -> bool {
         if self.at_least.is_none() && self.below.is_none() {
             return true;

@@ -179,7 +179,7 @@ impl DesiredCondition {
         Self::of(IDLE, status, reason, &message)
     }
 
-    /// Does this stand among these conditions, of this generation of the spec?
+    /// Whether this stands among these conditions, of this generation of the spec.
     fn is_stored_in(&self, conditions: &[Condition], generation: Option<u64>) -> bool {
         self.found(conditions).is_some_and(|found| {
             (found.status, &*found.reason, &found.message)
@@ -233,7 +233,7 @@ pub fn shadow_conditions(shadow: &BottlerocketShadow) -> &[Condition] {
         .map_or(&[], |status| &status.conditions)
 }
 
-/// Are this pool and these conditions of the shadow, as its spec is now, stored already, and no others of ours?
+/// Whether this pool and these conditions of the shadow, as its spec is now, are stored already, and no others of ours.
 pub fn shadow_has(shadow: &BottlerocketShadow, pool: &str, wanted: &[DesiredCondition]) -> bool {
     let stored_pool = shadow
         .status

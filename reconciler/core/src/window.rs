@@ -247,7 +247,7 @@ pub enum Until {
     At(Timestamp),
 }
 
-/// May updates start in the fleet, or in a pool?
+/// Whether updates may start in the fleet, or in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Starts<'a> {
     /// Yes.

@@ -50,11 +50,11 @@ pub struct LastPass {
     pub denied_out_of_service: i64,
     /// The versions that are halted, and for which variant.
     pub halted: Vec<(String, String)>,
-    /// Were our admission rules seen to be in force?
+    /// Whether our admission rules were seen to be in force.
     pub admission_enforced: bool,
     /// How the gates of pools are that matter now: pool, gate, state.
     pub gates: Vec<(String, String, GateState)>,
-    /// Was upstream's operator found, or is it not known any more that it is not here?
+    /// Whether upstream's operator was found, or it is not known any more that it is not here.
     pub other_operator: bool,
 }
 

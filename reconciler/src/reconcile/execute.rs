@@ -149,7 +149,7 @@ impl Reconciler {
         }
     }
 
-    /// May a call about the Node of this shadow be made now? If not, the pass notes when it may. A decision about a shadow rests
+    /// Whether a call about the Node of this shadow may be made now. If not, the pass notes when it may. A decision about a shadow rests
     /// on both: a grant whose Node is not seen yet to be drained would be taken back.
     fn is_node_ready(&mut self, pass: &mut Pass<'_>, shadow: &str) -> bool {
         names::node_of_shadow(shadow)

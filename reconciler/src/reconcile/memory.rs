@@ -225,7 +225,7 @@ impl Memory {
         (all, until)
     }
 
-    /// May a line be logged about what came of a call about this object? See [`REASONS_LOGGED`].
+    /// Whether a line may be logged about what came of a call about this object; see [`REASONS_LOGGED`].
     pub(super) fn may_log(&mut self, object: &Object<String>, now: Duration) -> bool {
         let shadow = match object {
             Object::ShadowSpec(name) | Object::ShadowStatus(name) => name,
@@ -235,7 +235,7 @@ impl Memory {
         self.node(shadow).explained.quota.take(now).is_some()
     }
 
-    /// The node is left alone. Is the reason worth a line, and an Event? See [`REASONS_LOGGED`].
+    /// Records that the node is left alone. Returns whether the reason is worth a line, and an Event; see [`REASONS_LOGGED`].
     pub(super) fn leave_alone(&mut self, name: &str, why: &str, now: Duration) -> bool {
         let memory = self.node(name);
         memory.left_alone.is_new(why) && memory.explained.quota.take(now).is_some()
@@ -248,7 +248,7 @@ impl Memory {
         }
     }
 
-    /// Evictions of this drain are refused in these words. Are they new?
+    /// Records in which words evictions of this drain are refused. Returns whether they are new.
     pub(super) fn refused(&mut self, name: &str, why: &str) -> bool {
         self.node(name).refusals.insert(why.to_owned())
     }

@@ -153,7 +153,7 @@ impl Reconciler {
         }
     }
 
-    /// Is our term in the ledger? If not, sends the request that creates the ledger, or the one that writes a new term
+    /// Returns whether our term is in the ledger. If it is not, sends the request that creates the ledger, or the one that writes a new term
     /// into it. Nothing else is written before that.
     fn ensure_term(&mut self, pass: &mut Pass<'_>) -> bool {
         let Pass {
@@ -365,7 +365,7 @@ impl Reconciler {
         }
     }
 
-    /// Pods have changed: does anything else follow from them than before?
+    /// Returns whether anything else follows from the pods, which have changed, than before.
     pub(super) fn drains_changed(&mut self) -> bool {
         let watches = Arc::clone(&self.watches);
         let Ok(cluster) = watches.cluster() else {

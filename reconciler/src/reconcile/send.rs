@@ -15,7 +15,7 @@ const MAX_REQUESTS: usize = 32;
 const MAX_REQUESTS_BEFORE_CONDITION: usize = 24;
 
 impl Reconciler {
-    /// May a call about this object be made now? If not, the pass notes when it may.
+    /// Whether a call about this object may be made now. If not, the pass notes when it may.
     pub(super) fn is_ready(&mut self, pass: &mut Pass<'_>, object: &Object<String>) -> bool {
         let (version, now) = (version_of(object, pass.cluster), self.now());
         match self
@@ -33,7 +33,7 @@ impl Reconciler {
         }
     }
 
-    /// May one more condition be under way?
+    /// Whether one more condition may be under way.
     pub(super) fn has_room_for_conditions(&self) -> bool {
         self.leading.under_way.len() < MAX_REQUESTS_BEFORE_CONDITION
     }

@@ -385,7 +385,7 @@ fn told_progress(shadow: &BottlerocketShadow) -> Option<&Condition> {
         .find(|told| told.type_ == PROGRESSING)
 }
 
-/// Does this reason's message name why an update was given up, in our own words? Others quote hosts.
+/// Whether this reason's message names in our own words why an update was given up. Others quote hosts.
 fn tells_why(reason: &str) -> bool {
     matches!(
         Reason::of_word(reason),

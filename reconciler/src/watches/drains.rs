@@ -172,7 +172,7 @@ impl PodWatches {
         locked(&self.objects)
     }
 
-    /// Are the pods of the node of this shadow watched?
+    /// Whether the pods of the node of this shadow are watched.
     pub fn watches(&self, shadow: &str) -> bool {
         self.watches.contains_key(shadow)
     }
@@ -187,7 +187,7 @@ impl PodWatches {
         self.objects().pods.take_dropped()
     }
 
-    /// Is there one?
+    /// Whether there is one.
     pub fn has_dropped(&self) -> bool {
         self.objects().pods.has_dropped()
     }

@@ -45,12 +45,12 @@ impl<'k> Clock<'k> {
         self.next = [self.next, at].into_iter().flatten().min();
     }
 
-    /// Has so much time passed since then? No, if there is no time, or it cannot be read.
+    /// Whether so much time has passed since then. No, if there is no time, or it cannot be read.
     pub(super) fn passed(&mut self, since: Option<Timestamp>, wait: SignedDuration) -> bool {
         since.is_some_and(|since| self.is_older(since, wait))
     }
 
-    /// Has so much time passed since then? Yes, if there is no time, or it cannot be read.
+    /// Whether so much time has passed since then. Yes, if there is no time, or it cannot be read.
     pub(crate) fn passed_or_unknown(
         &mut self,
         since: Option<Timestamp>,
@@ -59,7 +59,7 @@ impl<'k> Clock<'k> {
         since.is_none_or(|since| self.is_older(since, wait))
     }
 
-    /// Has so much time passed since then?
+    /// Whether so much time has passed since then.
     pub(crate) fn is_older(&mut self, since: Timestamp, wait: SignedDuration) -> bool {
         let at = since.saturating_add(wait).unwrap_or(Timestamp::MAX);
         if at > self.now {

@@ -1,4 +1,4 @@
-//! Is a slot held for too long?
+//! Computes whether a slot is held for too long.
 
 use brupop_api::State;
 use brupop_api::fleet::Slot;
@@ -35,7 +35,7 @@ impl Clock<'_> {
         self.read([&slot.uid, "slot"], slot.since.as_deref())
     }
 
-    /// Is this slot held for longer than the shadow's state, and what follows its deadline, may take? Without a shadow
+    /// Whether this slot is held for longer than the shadow's state, and what follows its deadline, may take. Without a shadow
     /// that can be read, a whole update may take so long.
     pub(super) fn slot_overdue(&mut self, slot: &Slot, times: &Times<'_>) -> bool {
         let since = self.held_since(slot);
@@ -51,7 +51,7 @@ impl Clock<'_> {
         self.passed(times.transition, longest) && self.passed_or_unknown(since, longest)
     }
 
-    /// Is the slot held for longer than a short step may take, while the host has not staged the update?
+    /// Whether the slot is held for longer than a short step may take, while the host has not staged the update.
     pub(super) fn stages_late(&mut self, slot: &Slot, times: &Times<'_>) -> bool {
         let stages = times.shadow.is_none_or(|shadow| match shadow.spec.state {
             State::Idle | State::ErrorReset => true,

@@ -271,7 +271,7 @@ impl<'a> Running<'a> {
     }
 }
 
-/// Does an update of this node run?
+/// Whether an update of this node runs.
 fn runs(view: &NodeView<'_>) -> bool {
     view.node.is_some() && view.shadow.is_some_and(|shadow| shadow.is_in_update())
 }
@@ -300,7 +300,7 @@ impl<'a> Canaries<'a> {
         Self { trying }
     }
 
-    /// May one more node begin with this version, by what becomes of its record in this pass? If so, it counts from now on.
+    /// Returns whether one more node may begin with this version, by what becomes of its record in this pass. If so, it counts from now on.
     fn take(&mut self, versions: &VersionRecords<'_, 'a>, release: Release<'a>) -> bool {
         let trying = self.trying.entry(release).or_default();
         let most = versions.may_still_fail(release);
@@ -487,18 +487,18 @@ impl<'a> Holders<'a> {
         })
     }
 
-    /// Has this view, by index, a slot?
+    /// Whether this view (by index) has a slot.
     pub(super) fn have(&self, index: usize) -> bool {
         self.slots[index].is_some()
     }
 
-    /// And does it keep it?
+    /// Whether this view (by index) keeps its slot.
     pub(super) fn keep(&self, index: usize) -> bool {
         self.slots[index].is_some_and(|(_, keeps)| keeps)
     }
 }
 
-/// Is the attempt over that this slot is for? This rests only on facts that stay true.
+/// Whether the attempt that this slot is for is over. This rests only on facts that stay true.
 ///
 /// A spec that is Idle at the slot's own attempt is final: it never goes back to that attempt, and the next attempt
 /// needs another slot.

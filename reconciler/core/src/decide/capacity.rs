@@ -138,18 +138,18 @@ impl<'a> Room<'a> {
         room
     }
 
-    /// May one more node be taken out of service there?
+    /// Whether one more node may be taken out of service there.
     pub(super) fn has(&self, place: Place<'a>) -> bool {
         let keeps_quorum = place.control_plane.is_none() || self.control_plane.is_none();
         keeps_quorum && self.has_places(place.pool) && self.busy_elsewhere(place).is_none()
     }
 
-    /// Do the limits of this pool and of the fleet leave a place, whatever zone or node of the control plane is busy?
+    /// Whether the limits of this pool and of the fleet leave a place, whatever zone or node of the control plane is busy.
     pub(super) fn has_places(&self, pool: Option<usize>) -> bool {
         !self.fleet.is_full() && !self.of(pool).is_full()
     }
 
-    /// Will there be room for one more node there, beside those that follow already, once all updates there are over?
+    /// Whether there will be room for one more node there, beside those that follow already, once all updates there are over.
     pub(super) fn will_have(&self, place: Place<'a>) -> bool {
         let places = self.of(place.pool);
         places.successors < places.slots && self.busy_elsewhere(place).is_none()

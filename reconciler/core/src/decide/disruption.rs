@@ -46,7 +46,7 @@ impl<'a> Waiting<'a> {
         )
     }
 
-    /// Is one of them in the node's pool, and is it to run what the node runs?
+    /// Whether one of them is in the node's pool, and is to run what the node runs.
     fn needs(&self, view: &NodeView<'a>) -> bool {
         let version = view.node.and_then(|node| node.version());
         version.is_some_and(|version| self.0.contains(&(Place::of(view).pool, version)))
@@ -75,7 +75,7 @@ pub(super) fn release<'a>(
     Some(if is_over { Step::Undo } else { Step::Release })
 }
 
-/// Do the annotations go, even if another node needs the node?
+/// Whether the annotations go, even if another node needs the node.
 fn must_go(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> bool {
     let Some(node) = view.node else { return false };
     let pool_paused = fleet
@@ -97,8 +97,8 @@ fn is_kept(view: &NodeView<'_>) -> bool {
         .is_some_and(Marker::is_kept)
 }
 
-/// Would the node begin if there was room, once others are done, or once something is over that ends by itself or that a new
-/// leader does not know yet?
+/// Whether the node would begin if there was room, once others are done, or once something is over that ends by itself or that a
+/// new leader does not know yet.
 fn waits(reason: &Reason<'_>) -> bool {
     match reason {
         Reason::Finishing

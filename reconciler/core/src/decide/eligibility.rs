@@ -62,9 +62,8 @@ impl<'a> Case<'_, 'a> {
         }
     }
 
-    /// The update has begun, perhaps hours ago, and the node is not cordoned yet: is it given up because the pool no longer
-    /// allows it, or the whole fleet is paused, or because a node of another zone is out of service? Or does it wait for a
-    /// gate?
+    /// Returns what becomes of an update that has begun, perhaps hours ago, before its node is cordoned: it is given up if the
+    /// pool no longer allows it, the fleet is paused, or a node of another zone is out of service; or it waits for a gate.
     pub(super) fn closed(self) -> Option<Assessment<'a>> {
         let Self {
             fleet,
@@ -201,7 +200,7 @@ enum Stage {
     Cordon,
 }
 
-/// Does the pool of this node let its update start, or go on to the cordon?
+/// Checks whether the pool of this node lets its update start, or go on to the cordon.
 ///
 /// # Errors
 /// Why not.
@@ -238,7 +237,7 @@ fn awaited<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Option<Reason<'a>
     (state == GateState::Awaited).then_some(Reason::GateUnknown(gate))
 }
 
-/// Are the gates of its pool open?
+/// Checks whether the gates of its pool are open.
 ///
 /// # Errors
 /// One is not.
@@ -250,7 +249,7 @@ pub(super) fn well<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<()
     }
 }
 
-/// Does it allow this version, is it old enough, and are the pools done with it that go first?
+/// Checks whether the pool allows this version, it is old enough, and the pools that go first are done with it.
 ///
 /// # Errors
 /// It does not.
@@ -277,7 +276,7 @@ fn allows_version<'a>(
         .map_or(Ok(()), |until| Err(Reason::VersionTooYoung(until)))
 }
 
-/// Does the node run a newer version than this one?
+/// Whether the node runs a newer version than this one.
 pub(crate) fn goes_back(view: &NodeView<'_>, version: &str) -> bool {
     let runs = view.node.and_then(|node| node.version());
     let both = runs

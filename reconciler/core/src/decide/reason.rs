@@ -255,7 +255,7 @@ Reason<'a>: Standing {
 }}
 
 impl<'a> Reason<'a> {
-    /// Does the host name no update?
+    /// Whether the host names no update.
     pub fn has_no_update(&self) -> bool {
         matches!(
             self,

@@ -50,7 +50,7 @@ impl<'a> Case<'_, 'a> {
         }
     }
 
-    /// Is the reboot still to be granted?
+    /// Whether the reboot is still to be granted.
     fn is_before_grant(self) -> bool {
         let asks = matches!(
             self.shadow.spec.state,
@@ -72,7 +72,7 @@ impl<'a> Case<'_, 'a> {
         Some(Assessment::take(Step::Undo, Reason::NodeChangesDenied(why)))
     }
 
-    /// Is the version halted? Then the update is given up, as long as the host does not run it.
+    /// Returns why the update is given up if its version is halted: as long as the host does not run it.
     fn halted(self) -> Option<Abort> {
         let version = self.shadow.spec.version?;
         self.fleet

@@ -182,7 +182,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
         }
     }
 
-    /// Was this node's failure of that time counted before? A request that took long may take the slot of an attempt that is
+    /// Whether this node's failure of that time was counted before. A request that took long may take the slot of an attempt that is
     /// over once more.
     fn is_counted(&self, release: Release<'_>, node: &str, failed_at: &str) -> bool {
         let [failed_at, now] = [failed_at, self.fleet.now].map(|text| times::read(Some(text)));

@@ -40,17 +40,17 @@ impl Budgets {
     }
 }
 
-/// Do budgets hold up the eviction of this pod? They do not hold up one that has ended, or has not begun.
+/// Whether budgets hold up the eviction of this pod. They do not hold up one that has ended, or has not begun.
 pub(super) fn is_budgeted(pod: &Pod) -> bool {
     !pod.finished && !pod.pending
 }
 
-/// Does this budget allow no disruption now?
+/// Whether this budget allows no disruption now.
 pub(super) fn is_shut(budget: &Budget) -> bool {
     budget.allowed <= 0 && budget.observed
 }
 
-/// Does this budget, which covers the pod, let it go whatever it allows now, for the pod is not Ready?
+/// Whether this budget, which covers the pod, lets it go whatever it allows now, because the pod is not Ready.
 pub(super) fn spares(budget: &Budget, pod: &Pod) -> bool {
     !pod.is_ready() && (budget.spares_ready_only || budget.enough_healthy)
 }
@@ -136,7 +136,7 @@ pub(super) fn selects(budget: &Budget, pod: &Pod) -> bool {
         .is_some_and(|selector| selector.matches(&pod.labels))
 }
 
-/// Did this budget change in a way that matters to a drain?
+/// Whether this budget changed in a way that matters to a drain.
 pub fn matters(old: &Item<Budget>, new: &Item<Budget>) -> bool {
     let shape = |item: &Item<Budget>| {
         item.body.clone().map(|budget| Budget {

@@ -47,7 +47,7 @@ pub struct NodeView<'a> {
     pub owner_uid: Option<&'a str>,
     /// The pods on the node that a drain concerns.
     pub pods: PodFacts<'a>,
-    /// Are pods deleted that are left at the drain's deadline, whatever their budgets say?
+    /// Whether pods that are left at the drain's deadline are deleted, whatever their budgets say.
     pub force: bool,
     /// Why the API server takes no change of the Node, if that is so.
     pub denied: Option<&'a str>,
@@ -178,7 +178,7 @@ impl<'a> NodeView<'a> {
             .filter(|slot| self.holds(slot))
     }
 
-    /// Is this slot, which has the shadow's name, for this very shadow?
+    /// Whether this slot, which has the shadow's name, is for this very shadow.
     pub(crate) fn holds(&self, slot: &Slot) -> bool {
         self.shadow.is_some_and(|shadow| shadow.uid == slot.uid)
     }
@@ -206,14 +206,14 @@ impl<'a> NodeView<'a> {
         (Some(retry) < shadow.spec.attempt && !shadow.spec.is_retried(Some(retry))).then_some(retry)
     }
 
-    /// Has its agent reported in the boot in which the Node is?
+    /// Whether its agent has reported in the boot in which the Node is.
     pub(crate) fn has_reported(&self) -> bool {
         self.node.zip(self.shadow).is_some_and(|(node, shadow)| {
             shadow.status.current_version.is_some() && shadow.status.boot_id == Some(node.boot_id())
         })
     }
 
-    /// Does the node carry changes of ours that are not undone?
+    /// Whether the node carries changes of ours that are not undone.
     pub fn marked(&self) -> bool {
         self.node
             .and_then(NodeFacts::marker)
@@ -221,7 +221,7 @@ impl<'a> NodeView<'a> {
     }
 }
 
-/// Is the node out of service?
+/// Whether the node is out of service.
 pub(crate) fn is_unavailable(view: &NodeView<'_>) -> bool {
     // Nobody knows whether we have cordoned what cannot be read.
     let unknown = |node: &NodeFacts| view.unreadable && node.unschedulable;

@@ -19,11 +19,11 @@ pub struct PoolFacts<'a> {
     pub nodes: u64,
     /// How many of its nodes may be unavailable at once.
     pub limit: u64,
-    /// Does it keep two of its zones from being unavailable together?
+    /// Whether it keeps two of its zones from being unavailable together.
     pub one_zone_at_a_time: bool,
-    /// Does it let updates start now, and go on to the cordon?
+    /// Whether it lets updates start now, and go on to the cordon.
     pub starts: Starts<'a>,
-    /// Has it gates?
+    /// Whether it has gates.
     pub has_gates: bool,
     /// Of its gates one that is not open, and its name.
     pub gate: Option<(GateState, &'a str)>,

@@ -24,7 +24,7 @@ pub enum GateAnswer {
 }
 
 impl GateAnswer {
-    /// Did the query find a series, and was one found of what it requires?
+    /// Returns the answer, by whether the query found a series, and whether one was found of what it requires.
     pub fn of(query: bool, requires: Option<bool>) -> Self {
         if !query && requires != Some(false) {
             Self::Good
@@ -98,7 +98,7 @@ pub fn refusal(body: &[u8]) -> Option<String> {
     (kind == "bad_data").then(|| format!("{kind}: \"{}\"", printable(&error, REFUSAL_MAX)))
 }
 
-/// Does an expression find a series? By the body of an answer to `/api/v1/query` with the HTTP status 200.
+/// Returns whether an expression finds a series, by the body of an answer to `/api/v1/query` with the HTTP status 200.
 ///
 /// # Errors
 /// It says nothing.

@@ -88,7 +88,7 @@ impl KeptBudgets {
             .collect()
     }
 
-    /// Has a namespace too many? What becomes of them is learnt from a new list only.
+    /// Whether a namespace has too many. What becomes of them is learnt from a new list only.
     pub fn has_too_many(&self) -> bool {
         self.now.all.values().any(|of| of.too_many)
     }

@@ -53,7 +53,7 @@ impl KeptPods {
         std::mem::take(&mut self.dropped)
     }
 
-    /// Were pods of a node dropped since then?
+    /// Whether pods of a node were dropped since then.
     pub fn has_dropped(&self) -> bool {
         !self.dropped.is_empty()
     }

@@ -103,7 +103,7 @@ impl LeaderState {
         }
     }
 
-    /// Is this what is known of these pools?
+    /// Whether this is what is known of these pools.
     pub fn is_of(&self, cluster: &Cluster) -> bool {
         self.pools_revision == cluster.pools_revision
     }

@@ -27,15 +27,15 @@ pub struct Budget {
     pub selector: Option<Selector>,
     /// How many keys and values the selector has.
     pub requirements: usize,
-    /// Are pods that are not Ready evicted whatever it allows?
+    /// Whether pods that are not Ready are evicted whatever it allows.
     pub spares_ready_only: bool,
-    /// Are as many pods healthy as must be, and must any be? Then pods that are not Ready are evicted, too.
+    /// Whether as many pods are healthy as must be, and any must be. Then pods that are not Ready are evicted, too.
     pub enough_healthy: bool,
     /// How many disruptions it allows now.
     pub allowed: i32,
     /// What would make it allow one.
     pub remedy: BudgetRemedy,
-    /// Has its controller seen its latest version?
+    /// Whether its controller has seen its latest version.
     pub observed: bool,
 }
 

@@ -75,7 +75,7 @@ impl WatchedNode {
         &self.facts.uid
     }
 
-    /// Is it opted in, or does it carry changes of ours?
+    /// Whether it is opted in, or carries changes of ours.
     pub fn is_managed(&self) -> bool {
         self.facts.labelled || self.facts.marker.is_some()
     }
@@ -89,7 +89,7 @@ impl WatchedNode {
             .map(String::as_str)
     }
 
-    /// Is it out of service: not Ready, cordoned by anybody, or changed by us?
+    /// Whether it is out of service: not Ready, cordoned by anybody, or changed by us.
     pub(crate) fn is_away(&self) -> bool {
         let is_changed = self
             .marker()
@@ -97,12 +97,12 @@ impl WatchedNode {
         !self.facts.is_ready() || self.facts.unschedulable || is_changed
     }
 
-    /// Has a person paused it?
+    /// Whether a person has paused it.
     pub fn is_paused(&self) -> bool {
         self.facts.paused
     }
 
-    /// Has a person asked for its update now?
+    /// Whether a person has asked for its update now.
     pub fn is_asked_for(&self) -> bool {
         self.facts.update_now
     }
@@ -152,7 +152,7 @@ impl WatchedNode {
         json!({"metadata": metadata, "spec": spec})
     }
 
-    /// Does nothing differ that matters? Most changes of a Node are its kubelet's heartbeats.
+    /// Whether nothing differs that matters. Most changes of a Node are its kubelet's heartbeats.
     pub fn same_facts(&self, other: &Self) -> bool {
         self.facts == other.facts
     }

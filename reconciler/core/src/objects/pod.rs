@@ -77,7 +77,7 @@ pub struct Controller {
 }
 
 impl Pod {
-    /// Is it Ready?
+    /// Whether it is Ready.
     pub fn is_ready(&self) -> bool {
         self.readiness.is_some_and(|readiness| readiness.ready)
     }
@@ -234,7 +234,7 @@ impl Readable for Pod {
     }
 }
 
-/// Is this one of the operator's own pods?
+/// Whether this is one of the operator's own pods.
 pub fn is_operator_pod(pod: &PodItem, namespace: &str) -> bool {
     pod.namespace() == namespace
         && pod
@@ -261,7 +261,7 @@ impl AgentPod {
         })
     }
 
-    /// Is it Ready?
+    /// Whether it is Ready.
     pub fn is_ready(&self) -> bool {
         self.readiness.is_some_and(|readiness| readiness.ready)
     }

@@ -22,7 +22,7 @@ pub(super) struct Observer<'a> {
     /// For each pool.
     pub(super) topology_keys: Vec<Option<&'a str>>,
     pub(super) pools: &'a [PoolFacts<'a>],
-    /// May this reconciler delete pods?
+    /// Whether this reconciler may delete pods.
     pub(super) may_force: bool,
     /// There are more pools than are read.
     pub(super) pool_left_out: bool,

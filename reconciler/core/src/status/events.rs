@@ -26,7 +26,7 @@ const PODS_NAMED: usize = 8;
 pub struct EventText {
     /// `reason`: a stable word.
     pub reason: &'static str,
-    /// Is it of the type Warning?
+    /// Whether it is of the type Warning.
     pub warning: bool,
     /// `note`: a sentence.
     pub note: String,
@@ -48,7 +48,7 @@ impl EventText {
         }
     }
 
-    /// Is it published on the Node, too? What begins and what ends an update is, and all that is wrong. Steps between are told
+    /// Whether it is published on the Node, too. What begins and what ends an update is, and all that is wrong. Steps between are told
     /// by the shadow's condition: each Event is a write to the API server.
     pub fn concerns_node(&self) -> bool {
         self.warning || matches!(self.reason, "UpdateStarted" | "Updated" | "OptedOut")

@@ -14,24 +14,24 @@ pub struct DesiredFleetStatus {
     pub counts: NodeCounts,
     /// Nodes that run Bottlerocket and are not opted in.
     pub not_opted_in_nodes: u64,
-    /// Is there no update for any node?
+    /// Whether there is no update for any node.
     pub updated: DesiredCondition,
     /// Versions that no new node is updated to.
     pub halted: Option<Vec<String>>,
-    /// Has the failure budget of a version been spent?
+    /// Whether a version is halted.
     pub halt: DesiredCondition,
-    /// Does a node wait because of that? Once all want a later version, nobody has to act.
+    /// Whether a node waits because of that. Once all want a later version, nobody has to act.
     pub halt_holds_nodes: bool,
-    /// Is no node in mid-update?
+    /// Whether no node is in mid-update.
     pub idle: DesiredCondition,
-    /// Are our admission rules in force? `None` = not tried out yet.
+    /// Whether our admission rules are in force; `None` = not tried out yet.
     pub admission: Option<DesiredCondition>,
-    /// Is another operator here? `None` = not looked yet.
+    /// Whether another operator is here; `None` = not looked yet.
     pub other_operator: Option<DesiredCondition>,
 }
 
 impl DesiredFleetStatus {
-    /// Is all of this, of the fleet's spec as it is now, stored already?
+    /// Whether all of this, of the fleet's spec as it is now, is stored already.
     pub fn is_stored_in(&self, fleet: &BottlerocketFleet) -> bool {
         let generation = generation(&fleet.metadata);
         fleet.status.as_ref().is_some_and(|status| {

@@ -95,7 +95,7 @@ fn how_to_resume(namespace: &str, records: &[VersionRecord]) -> String {
     command(resumed, &items)
 }
 
-/// Is there nothing in this record's words that a shell or JSON would not take for a letter? The API server lets nothing else
+/// Whether nothing is in this record's words that a shell or JSON would not take for a letter. The API server lets nothing else
 /// stand there; but people paste this.
 fn is_plain(record: &VersionRecord) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".:+-_".contains(&byte);

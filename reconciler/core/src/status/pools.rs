@@ -205,7 +205,7 @@ impl<'a> Tally<'a> {
 }
 
 impl DesiredPoolStatus {
-    /// Is all of this, of the pool's spec as it is now, stored already?
+    /// Whether all of this, of the pool's spec as it is now, is stored already.
     pub fn is_stored_in(&self, pool: &WatchedPool) -> bool {
         let (Some(stored), generation) = (pool.stored(), pool.observed()) else {
             return false;

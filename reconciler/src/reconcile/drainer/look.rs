@@ -43,9 +43,9 @@ pub(super) struct Basis {
     revisions: [u64; 2],
     marker: Option<Marker>,
     time: DrainTime,
-    /// Does the node's drain respect pods that ask not to be disrupted?
+    /// Whether the node's drain respects pods that ask not to be disrupted.
     respects: bool,
-    /// Are pods deleted that are left at the drain's deadline?
+    /// Whether pods that are left at the drain's deadline are deleted.
     force: bool,
 }
 
@@ -69,7 +69,7 @@ impl Basis {
         }
     }
 
-    /// Is the update as far as it was, so that at most pods and budgets are others?
+    /// Whether the update is as far as it was, so that at most pods and budgets are others.
     pub(super) fn is_as_far_as(&self, other: &Self) -> bool {
         let Self {
             revisions: _,

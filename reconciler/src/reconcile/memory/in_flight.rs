@@ -55,7 +55,7 @@ enum Wait {
     Time { until: Duration },
 }
 
-/// May a request about the object be sent?
+/// Whether a request about the object may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MaySend {
     /// Yes.
@@ -71,9 +71,9 @@ pub(crate) enum MaySend {
 pub(crate) enum Wrote {
     /// It changed the object.
     Change,
-    /// It changed the object, as many did before it for the same reason. Is it the first for which the next one waits?
+    /// It changed the object, as many did before it for the same reason. `first` says whether it is the first for which the next one waits.
     Again { first: bool },
-    /// It changed nothing. Is it the first such write in a row?
+    /// It changed nothing. `first` says whether it is the first such write in a row.
     Nothing { first: bool },
 }
 
@@ -83,7 +83,7 @@ impl InFlight {
         self.wait = Wait::Answer;
     }
 
-    /// Is a request under way?
+    /// Whether a request is under way.
     pub(crate) fn is_under_way(&self) -> bool {
         matches!(self.wait, Wait::Answer)
     }
@@ -147,7 +147,7 @@ impl InFlight {
         };
     }
 
-    /// Would this change of the object in this version change nothing once more?
+    /// Whether this change of the object in this version would change nothing once more.
     pub(crate) fn would_repeat(
         &self,
         seen: Option<u64>,
@@ -197,7 +197,7 @@ impl InFlight {
         };
     }
 
-    /// May a request about the object be sent, if the object is known in this version?
+    /// Whether a request about the object may be sent, if the object is known in this version.
     pub(crate) fn readiness(&self, version: Option<u64>, now: Duration) -> MaySend {
         let until = match self.wait {
             Wait::Nothing => return MaySend::Ready,

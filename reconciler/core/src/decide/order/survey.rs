@@ -143,7 +143,7 @@ impl<'a> Survey<'a> {
             .is_some_and(|standing| standing.run_by.iter().any(serves))
     }
 
-    /// Does a node of this pool want the version, or is one on its way to it? A node that a halt among these records holds does
+    /// Whether a node of this pool wants the version, or one is on its way to it. A node that a halt among these records holds does
     /// not count: it would keep all variants waiting for what is halted in one.
     pub(super) fn wants(&self, pool: &str, version: &str, records: &[VersionRecord]) -> bool {
         let wants = |standing: &VersionSurvey<'_>| {
@@ -178,7 +178,7 @@ impl<'a> Survey<'a> {
         members.map(|(_, node)| *node).min()
     }
 
-    /// Has this pool a node of this variant?
+    /// Whether this pool has a node of this variant.
     pub(super) fn has(&self, pool: &str, variant: &str) -> bool {
         self.members
             .keys()

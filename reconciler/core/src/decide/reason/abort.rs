@@ -88,7 +88,7 @@ impl Abort {
         Self::of_word(rest.split_once(')')?.0)
     }
 
-    /// Does it count as a failure of the node, so that the node backs off? A reboot that nobody granted does: otherwise a
+    /// Whether it counts as a failure of the node, so that the node backs off. A reboot that nobody granted does: otherwise a
     /// host that crashes whenever it stages would do so every minute.
     pub fn is_failure(self) -> bool {
         self.kind() != Blame::NoFailure
@@ -99,7 +99,7 @@ impl Abort {
         Self::of_word(reason).is_some_and(|it| it.kind() == Blame::OfDrain)
     }
 
-    /// Does the failure of this reason count against a version?
+    /// Whether the failure of this reason counts against a version.
     pub fn is_corroborated(reason: &str) -> bool {
         Self::of_word(reason).is_some_and(|it| it.kind() == Blame::OfVersion)
     }

@@ -1,4 +1,4 @@
-//! What a reason means for its node: does it move, wait for its turn, or is it held back?
+//! Says what a reason means for its node: whether it moves, waits for its turn, or is held back.
 
 use brupop_api::conditions::ConditionStatus;
 
@@ -24,7 +24,7 @@ pub(super) enum Standing {
 }
 
 impl Reason<'_> {
-    /// Does a node with an update wait for nothing but its turn or its time? What else holds it back is about the node
+    /// Whether a node with an update waits for nothing but its turn or its time. What else holds it back is about the node
     /// itself.
     pub fn waits_for_turn(&self) -> bool {
         if matches!(self, Self::OtherOperator(OtherOperator::LeftUpdate)) {
@@ -37,12 +37,12 @@ impl Reason<'_> {
             )
     }
 
-    /// Does the agent download nothing ahead meanwhile?
+    /// Whether the agent downloads nothing ahead meanwhile.
     pub(crate) fn forbids_download(&self) -> bool {
         matches!(self.kind(), Standing::QueuedIdle | Standing::HeldIdle)
     }
 
-    /// Does an update of the fleet's usual course begin a step with it? Such a word is written at once, and once; others only
+    /// Whether an update of the fleet's usual course begins a step with it. Such a word is written at once, and once; others only
     /// if they last. What lies between two steps lasts milliseconds, or is worth a word because it does not.
     pub fn begins_step(&self) -> bool {
         matches!(
@@ -54,7 +54,7 @@ impl Reason<'_> {
         )
     }
 
-    /// Is an update under way?
+    /// Whether an update is under way.
     pub fn is_moving(&self) -> bool {
         self.kind() == Standing::Moving
     }

@@ -80,7 +80,7 @@ pub struct NodeFacts {
     pub os_image: String,
     /// Opted in by its label.
     pub labelled: bool,
-    /// Is it a node of the control plane? Of these at most one is out of service at a time.
+    /// Whether it is a node of the control plane. Of these at most one is out of service at a time.
     pub control_plane: bool,
     /// How many volumes are in use there, as its kubelet says (`status.volumesInUse`).
     pub volumes_in_use: usize,
@@ -228,7 +228,7 @@ impl NodeFacts {
         }
     }
 
-    /// Is nothing left on it of an update? Annotations that are kept for the pods of other nodes are not.
+    /// Whether nothing is left on it of an update. Annotations that are kept for the pods of other nodes are not.
     pub(crate) fn is_tidy(&self) -> bool {
         self.marker().is_none_or(Marker::is_kept)
     }
@@ -339,7 +339,7 @@ impl NodeFacts {
     }
 }
 
-/// Is this the OS image of a host that runs Bottlerocket, as its kubelet says?
+/// Whether this is the OS image of a host that runs Bottlerocket, as its kubelet says.
 pub(crate) fn runs_bottlerocket(os_image: &str) -> bool {
     os_image.starts_with(names::OS_IMAGE_PREFIX)
 }

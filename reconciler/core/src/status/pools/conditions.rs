@@ -67,7 +67,7 @@ impl Tally<'_> {
     }
 }
 
-/// Did another version come before the pool got to the last one? If that goes on, it never gets to any.
+/// Returns a sentence if another version came before the pool got to the last one. If that goes on, it never gets to any.
 fn superseded(
     pool: &PoolFacts<'_>,
     waiting: &WaitingGroup<'_>,

@@ -18,7 +18,7 @@ struct Host {
     variant: &'static str,
     problem: Option<Problem>,
     boot_id: &'static str,
-    /// Is the node Ready, and its agent?
+    /// Whether the node and its agent are Ready.
     ready: [bool; 2],
 }
 
