@@ -62,8 +62,8 @@ pub enum Command {
     },
     /// Show which nodes would be updated now, in which order, and why the others would not
     ///
-    /// This runs `/brupop-reconciler plan` in the pod of the reconciler that leads, because the answer depends on its
-    /// settings. With plain kubectl: `kubectl exec -n NAMESPACE deploy/brupop-reconciler -- /brupop-reconciler plan`.
+    /// This runs `kubectl exec -n NAMESPACE deploy/brupop-reconciler -- /brupop-reconciler plan`, because the answer depends on
+    /// the reconciler's settings.
     Plan,
     /// Show the outcome of each version, and the operator's Events
     ///

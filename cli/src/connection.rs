@@ -12,10 +12,12 @@ use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use tower::timeout::TimeoutLayer;
 
-use crate::PROGRAM;
 use crate::arguments::Target;
 use crate::error::Error;
 use crate::gather::OperatorApi;
+
+/// The name by which kubectl finds the program.
+pub(crate) const PROGRAM: &str = "kubectl-brupop";
 
 /// The API server that these arguments name: of this kubeconfig and context, otherwise of `KUBECONFIG`, `~/.kube/config`, or
 /// the pod.

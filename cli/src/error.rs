@@ -2,12 +2,10 @@
 
 use brupop_runtime::client::ClientError;
 use brupop_runtime::errors::status_message;
-use kube::client::UpgradeConnectionError;
 use kube::config::{InClusterError, KubeconfigError};
 use kube::core::Status;
 
 use crate::access::Right;
-use crate::steer::NotSteered;
 
 /// Why something could not be done.
 #[derive(Debug, thiserror::Error)]
@@ -60,15 +58,6 @@ pub enum Error {
     /// There is no such thing.
     #[error("there is no {0}")]
     Missing(String),
-    /// No reconciler leads. Says since when.
-    #[error("{0}")]
-    NoLeader(String),
-    /// The Lease names a leader that is no reconciler's pod.
-    #[error(
-        "the Lease brupop-reconciler says that {0} leads, and no reconciler's pod has that name: if this stays so, somebody \
-         else has written it"
-    )]
-    NoReconciler(String),
     /// An object cannot be understood.
     #[error("{what} cannot be read: {why}")]
     Unreadable {
@@ -77,17 +66,19 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// What was asked for makes no sense now.
-    #[error(transparent)]
-    NotSteered(#[from] NotSteered),
-    /// The program in the reconciler's pod failed.
-    #[error("the plan could not be made in the pod {pod}: {why}")]
-    Plan {
-        /// The pod.
-        pod: String,
-        /// What it said.
-        why: String,
+    /// The version is not halted.
+    #[error("the version {version} is not halted{variant}; halted are: {halted}")]
+    NotHalted {
+        /// The version.
+        version: String,
+        /// The variant, if one was named.
+        variant: String,
+        /// The versions that are halted.
+        halted: String,
     },
+    /// `kubectl exec` failed, and said this.
+    #[error("the plan could not be made: {0}")]
+    Plan(String),
     /// The result cannot be written as JSON.
     #[error("cannot write JSON")]
     Json(#[from] serde_json::Error),
@@ -114,12 +105,6 @@ impl Right {
                 what: self,
                 why: status_message(status).into_owned(),
             },
-            // Nothing but the code is told of such an answer.
-            kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(code))
-                if *code == 403 =>
-            {
-                Error::Forbidden(self)
-            }
             _ => Error::Request {
                 what: self,
                 source: Box::new(source),

@@ -1,4 +1,4 @@
-//! Does a reconciler lead? Without one nothing happens, whatever objects still say.
+//! Whether a reconciler leads. Without one nothing happens, whatever objects still say.
 
 use brupop_core::objects::LeaseRecord;
 use jiff::{SignedDuration, Timestamp};
@@ -6,19 +6,19 @@ use jiff::{SignedDuration, Timestamp};
 /// A Lease that was given back, or is renewed late, may have a holder again within this time.
 const HAND_OVER: SignedDuration = SignedDuration::from_secs(15);
 
-/// Does a reconciler lead?
+/// Whether a reconciler leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Leads {
     /// Yes.
     Yes,
-    /// No; since when, if one ever did.
+    /// No, and since this time, if one ever did.
     No(Option<Timestamp>),
-    /// It cannot be found out. Says why.
+    /// It cannot be found out, and this is why.
     NotKnown(String),
 }
 
 impl Leads {
-    /// By the Lease, if there is one, at this time of the API server.
+    /// Decides by the Lease, if there is one, at this time of the API server.
     pub(crate) fn of(lease: Option<&LeaseRecord>, now: Timestamp) -> Self {
         let Some(LeaseRecord {
             holder,
@@ -42,7 +42,7 @@ impl Leads {
         }
     }
 
-    /// What to tell people, unless one leads.
+    /// Returns a sentence for people, unless one leads.
     pub(crate) fn warning(&self) -> Option<String> {
         match self {
             Self::Yes => None,

@@ -1,276 +1,215 @@
 //! `status -w`: the fleet at a glance, drawn again whenever something changes.
 
-mod screen;
-
-use std::collections::BTreeMap;
+use std::io::stdout;
 use std::pin::pin;
 use std::time::Duration;
 
+use anstream::adapter::strip_str;
+use anstream::{AutoStream, ColorChoice};
+use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::item::Readable;
-use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item, names};
+use brupop_api::{Item, names};
 use brupop_core::objects::WatchedFleet;
-use brupop_core::pool::Pool;
 use brupop_runtime::errors::describe;
-use brupop_runtime::{patient, watch_one};
-use futures::{Stream, StreamExt as _};
+use brupop_runtime::{only, patient};
+use comfy_table::Color;
+use crossterm::cursor::MoveTo;
+use crossterm::execute;
+use crossterm::style::Print;
+use crossterm::terminal::{Clear, ClearType, DisableLineWrap, EnableLineWrap};
+use futures::{FutureExt as _, Stream, StreamExt as _, stream};
+use k8s_openapi::NamespaceResourceScope;
 use kube::Resource;
-use kube::runtime::watcher::{self, Config, Event, watcher};
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use kube::runtime::reflector::{Store, reflector, store};
+use kube::runtime::watcher::{self, Config, watcher};
+use tokio::time::{MissedTickBehavior, interval};
 
-use crate::Error;
 use crate::access::Right;
 use crate::arguments::Output;
-use crate::gather::{Fleet, OperatorApi};
+use crate::error::Error;
+use crate::gather::{Fleet, OperatorApi, body};
 use crate::leads::Leads;
-use screen::Screen;
+use crate::page::{Page, rendered, terminal, write_out};
+use crate::report::status;
+use crate::table::facts;
+use crate::words::shown;
 
-/// At most so often it is drawn, however much changes.
-const SHORTEST: Duration = Duration::from_millis(200);
-/// How often the Lease is looked at: it changes every few seconds, and few may watch it.
+/// Shortest time between two drawings, however much changes. A terminal shows the ages of this moment.
+const SHORTEST: Duration = Duration::from_millis(500);
+/// How often the Lease is read: it changes every few seconds, and few may watch it.
 const LEASE: Duration = Duration::from_secs(5);
-/// Ends only with an error, as when the caller may not watch.
-pub(crate) async fn watch(
-    server: &OperatorApi,
-    output: Output,
-    flags: String,
-) -> Result<(), Error> {
+/// Clears the rest of a line on a terminal.
+const END_OF_LINE: &str = "\u{1b}[K\n";
+
+/// Draws the fleet until Ctrl-C.
+///
+/// # Errors
+/// The caller lacks a right, or a watch fails before it has listed its objects.
+pub(crate) async fn watch(server: &OperatorApi, output: Output, flags: &str) -> Result<(), Error> {
     // Watches of a namespace that is not there would wait for ever.
     server.fleet_object_if_any().await?;
-    let shadows = watcher(server.ours::<Item<BottlerocketShadow>>(), Config::default());
-    let mut shadows = pin!(patient(shadows));
-    let pools = watcher(server.ours::<Item<Pool>>(), Config::default());
-    let mut pools = pin!(patient(pools));
-    let mut fleets = pin!(watch_one(server.ours::<Item<WatchedFleet>>(), names::FLEET));
-    let (mut brought, mut screen) = (Brought::of(&server.namespace), Screen::new(output, flags));
-    let (mut tick, mut lease) = (ticks(SHORTEST), ticks(LEASE));
-    loop {
-        tokio::select! {
-            event = next(&mut shadows) => match event {
-                Ok(event) => brought.shadow(event),
-                Err(error) => brought.failed::<Item<BottlerocketShadow>>(error)?,
-            },
-            event = next(&mut pools) => match event {
-                Ok(event) => brought.pool(event),
-                Err(error) => brought.failed::<Item<Pool>>(error)?,
-            },
-            event = next(&mut fleets) => match event {
-                Ok(found) => brought.fleet_object(found),
-                Err(error) => brought.failed::<Item<WatchedFleet>>(error)?,
-            },
-            _ = lease.tick() => brought.leads(server.leads().await),
-            _ = tick.tick() => screen.draw(&mut brought)?,
-        }
-    }
-}
-
-fn ticks(period: Duration) -> Interval {
-    let mut tick = interval(period);
+    let (shadows, of_shadows) = watched(server, Config::default());
+    let (pools, of_pools) = watched(server, Config::default());
+    let (fleets, of_fleets) = watched(server, only(names::FLEET));
+    let mut events = pin!(stream::select(
+        of_fleets,
+        stream::select(of_shadows, of_pools)
+    ));
+    let are_listed = async || {
+        let fleet_is = fleets.wait_until_ready().await.is_ok();
+        fleet_is
+            && shadows.wait_until_ready().await.is_ok()
+            && pools.wait_until_ready().await.is_ok()
+    };
+    let (mut tick, mut lease) = (interval(SHORTEST), interval(LEASE));
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    tick
-}
-
-/// Watches do not end, but for errors.
-async fn next<T>(
-    events: &mut (impl Stream<Item = watcher::Result<T>> + Unpin),
-) -> watcher::Result<T> {
-    events
-        .next()
-        .await
-        .unwrap_or(Err(watcher::Error::NoResourceVersion))
-}
-
-/// What one watch has brought.
-struct All<T> {
-    /// `None` before the first list is complete.
-    known: Option<BTreeMap<String, Item<T>>>,
-    listed: BTreeMap<String, Item<T>>,
-}
-
-impl<T> Default for All<T> {
-    fn default() -> Self {
-        Self {
-            known: None,
-            listed: BTreeMap::new(),
-        }
-    }
-}
-
-impl<T: Readable> All<T> {
-    fn bring(&mut self, event: Event<Item<T>>) {
-        match event {
-            Event::Init => self.listed.clear(),
-            Event::InitApply(item) => drop(self.listed.insert(item.name().to_owned(), item)),
-            Event::InitDone => self.known = Some(std::mem::take(&mut self.listed)),
-            Event::Apply(item) => {
-                self.known
-                    .get_or_insert_default()
-                    .insert(item.name().to_owned(), item);
+    let (mut leads, mut changed, mut trouble, mut last) = (Leads::Yes, true, None, String::new());
+    loop {
+        let are_listed = are_listed().now_or_never() == Some(true);
+        tokio::select! {
+            Some(event) = events.next() => {
+                (changed, trouble) = (true, event.err());
+                // Watches go on after an error.
+                if let Some(error) = trouble.take_if(|it| !are_listed || matches!(it, Error::Forbidden(_))) {
+                    return Err(error);
+                }
             }
-            Event::Delete(item) => drop(self.known.get_or_insert_default().remove(item.name())),
+            _ = lease.tick() => {
+                let before = std::mem::replace(&mut leads, server.leads().await);
+                changed |= before != leads;
+            }
+            _ = tick.tick(), if are_listed => {
+                let size = terminal().filter(|_| output == Output::Table);
+                if !std::mem::take(&mut changed) && size.is_none() {
+                    continue;
+                }
+                let fleet: Option<WatchedFleet> = all(&fleets).pop().map(body).transpose()?;
+                let fleet = Fleet {
+                    namespace: server.namespace.clone(),
+                    object: fleet.map(|fleet| fleet.object),
+                    shadows: all(&shadows),
+                    pools: all(&pools),
+                    leads: leads.clone(),
+                };
+                let text = glance(&fleet, trouble.as_ref(), output, flags)?;
+                if text != last {
+                    draw(&text, size, output, last.is_empty())?;
+                    last = text;
+                }
+            }
         }
     }
 }
 
-/// What the watches have brought.
-#[derive(Default)]
-struct Brought {
-    namespace: String,
-    shadows: All<BottlerocketShadow>,
-    pools: All<Pool>,
-    /// `None` = there is none, or it cannot be read.
-    fleet: Option<BottlerocketFleet>,
-    /// Has the watch of the fleet told anything?
-    fleet_told: bool,
-    /// `None` before the Lease was looked at.
-    leads: Option<Leads>,
-    /// What is wrong with a watch now.
-    trouble: Option<String>,
-    changed: bool,
-}
-
-impl Brought {
-    fn of(namespace: &str) -> Self {
-        Self {
-            namespace: namespace.to_owned(),
-            ..Self::default()
-        }
-    }
-
-    fn shadow(&mut self, event: Event<Item<BottlerocketShadow>>) {
-        self.shadows.bring(event);
-        self.now();
-    }
-
-    fn pool(&mut self, event: Event<Item<Pool>>) {
-        self.pools.bring(event);
-        self.now();
-    }
-
-    fn fleet_object(&mut self, found: Option<Item<WatchedFleet>>) {
-        self.now();
-        self.fleet_told = true;
-        let read = found.map(|item| item.body).transpose();
-        self.trouble = read
-            .as_ref()
-            .err()
-            .map(|why| format!("the fleet cannot be read: {why}"));
-        self.fleet = read.ok().flatten().map(|fleet| fleet.object);
-    }
-
-    fn leads(&mut self, leads: Leads) {
-        let leads = Some(leads);
-        self.changed |= self.leads != leads;
-        self.leads = leads;
-    }
-
-    fn now(&mut self) {
-        (self.trouble, self.changed) = (None, true);
-    }
-
-    /// Watches go on after an error. It ends the command if the caller lacks a right, or if nothing was brought before.
-    fn failed<K: Resource<DynamicType = ()>>(
-        &mut self,
-        error: watcher::Error,
-    ) -> Result<(), Error> {
-        (self.trouble, self.changed) = (Some(describe(&error)), true);
+/// Watches objects of the operator's namespace: those that are there now, and what keeps them so.
+fn watched<T>(
+    server: &OperatorApi,
+    config: Config,
+) -> (
+    Store<Item<T>>,
+    impl Stream<Item = Result<(), Error>> + use<T>,
+)
+where
+    T: Readable<Kind: Resource<DynamicType = (), Scope = NamespaceResourceScope>>,
+{
+    let (store, writer) = store();
+    let namespace = server.namespace.clone();
+    let events = reflector(writer, patient(watcher(server.ours::<Item<T>>(), config)));
+    let failed = move |error| {
         let (verb, source) = match error {
             watcher::Error::InitialListFailed(source) => ("list", source),
             watcher::Error::WatchStartFailed(source) | watcher::Error::WatchFailed(source) => {
                 ("watch", source)
             }
             watcher::Error::WatchError(status) => ("watch", kube::Error::Api(status)),
-            watcher::Error::NoResourceVersion => return Ok(()),
+            error @ watcher::Error::NoResourceVersion => {
+                let what = format!("the list of {}", T::Kind::plural(&()));
+                return Error::Unreadable {
+                    what,
+                    why: error.to_string(),
+                };
+            }
         };
-        match Right::new::<K>(verb, Some(&self.namespace)).failed(source) {
-            forbidden @ Error::Forbidden(_) => Err(forbidden),
-            first if self.fleet().is_none() => Err(first),
-            _ => Ok(()),
-        }
-    }
+        Right::new::<Item<T>>(verb, Some(&namespace)).failed(source)
+    };
+    (
+        store,
+        events.map(move |event| event.map(drop).map_err(&failed)),
+    )
+}
 
-    /// The fleet, once all watches have brought something.
-    fn fleet(&self) -> Option<Fleet> {
-        let shadows = self.shadows.known.as_ref().filter(|_| self.fleet_told)?;
-        let pools = self.pools.known.as_ref()?;
-        Some(Fleet {
-            namespace: self.namespace.clone(),
-            object: self.fleet.clone(),
-            shadows: shadows.values().cloned().collect(),
-            pools: pools.values().cloned().collect(),
-            leads: self.leads.clone()?,
-        })
+fn all<T: Readable<Kind: Resource<DynamicType = ()>>>(store: &Store<Item<T>>) -> Vec<Item<T>> {
+    let mut all: Vec<_> = store.state().iter().map(|item| Item::clone(item)).collect();
+    all.sort_by(|one, other| one.name().cmp(other.name()));
+    all
+}
+
+fn glance(
+    fleet: &Fleet,
+    trouble: Option<&Error>,
+    output: Output,
+    flags: &str,
+) -> Result<String, Error> {
+    let page = Page::new(flags);
+    let mut text = rendered(&status::of(fleet), output, &page)?;
+    if let (Some(trouble), Output::Table) = (trouble, output) {
+        let trouble = shown(&describe(trouble), MESSAGE_MAX);
+        text.push('\n');
+        text += &facts(vec![("Trouble:", trouble, Some(Color::Red))], &page);
     }
+    Ok(text)
+}
+
+/// Draws the text over what a terminal of this size shows, and as far as it has room; elsewhere, below the text before.
+fn draw(text: &str, size: Option<(u16, u16)>, output: Output, is_first: bool) -> Result<(), Error> {
+    let Some((_, rows)) = size else {
+        let separator = match output {
+            Output::Yaml => "---\n",
+            Output::Table if !is_first => "\n",
+            Output::Table | Output::Json => "",
+        };
+        return write_out(&format!("{separator}{text}"));
+    };
+    let text = match AutoStream::choice(&stdout()) {
+        ColorChoice::Never => strip_str(text).to_string(),
+        _ => text.to_owned(),
+    };
+    let frame = framed(&text, rows.into());
+    execute!(
+        stdout(),
+        DisableLineWrap,
+        MoveTo(0, 0),
+        Print(frame),
+        Clear(ClearType::FromCursorDown),
+        EnableLineWrap
+    )?;
+    Ok(())
+}
+
+/// Returns as many lines as this many rows have room for.
+fn framed(text: &str, rows: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let room = rows.saturating_sub(1);
+    let shown = if lines.len() > room {
+        room.saturating_sub(1)
+    } else {
+        lines.len()
+    };
+    let (shown, rest) = lines.split_at(shown);
+    let more = (!rest.is_empty()).then(|| format!("… {} more lines", rest.len()));
+    let lines = shown.iter().map(|line| (*line).to_owned()).chain(more);
+    lines.map(|line| line + END_OF_LINE).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::fixtures::updated;
 
     #[test]
-    fn only_a_missing_right_ends_what_has_begun() {
-        let failed = |code: u16, begun: bool| {
-            let message = "brs is forbidden: User \"eve\" cannot watch resource".to_owned();
-            let status = kube::core::Status {
-                code,
-                message,
-                ..kube::core::Status::default()
-            };
-            let mut brought = Brought::default();
-            if begun {
-                brought.leads(Leads::Yes);
-                brought.fleet_object(None);
-                brought.pool(Event::InitDone);
-                brought.shadow(Event::InitDone);
-            }
-            brought.failed::<BottlerocketShadow>(watcher::Error::WatchError(Box::new(status)))
-        };
-        assert!(failed(500, true).is_ok());
-        assert!(matches!(failed(500, false), Err(Error::Refused { .. })));
-        assert!(matches!(failed(403, true), Err(Error::Forbidden(_))));
-    }
-
-    #[test]
-    fn what_watches_bring_is_shown_once_all_have_spoken() {
-        let mut brought = Brought::default();
-        let names = |brought: &Brought| {
-            let fleet = brought.fleet()?;
-            Some(
-                fleet
-                    .shadows
-                    .iter()
-                    .map(Item::name)
-                    .collect::<Vec<_>>()
-                    .join(" "),
-            )
-        };
-        brought.fleet_object(None);
-        brought.pool(Event::InitDone);
-        brought.shadow(Event::Init);
-        brought.shadow(Event::InitApply(updated("a")));
-        assert_eq!(names(&brought), None);
-        brought.shadow(Event::InitApply(updated("b")));
-        brought.shadow(Event::InitDone);
-        assert_eq!(names(&brought), None);
-        brought.leads(Leads::Yes);
-        assert_eq!(names(&brought).as_deref(), Some("brs-a brs-b"));
-        brought.shadow(Event::Delete(updated("a")));
-        brought.shadow(Event::Apply(updated("c")));
-        brought
-            .failed::<BottlerocketShadow>(watcher::Error::NoResourceVersion)
-            .unwrap();
-        assert_eq!(
-            (names(&brought).as_deref(), brought.trouble.is_some()),
-            (Some("brs-b brs-c"), true)
-        );
-        // Another list: nothing is gone before it is complete.
-        brought.shadow(Event::Init);
-        brought.shadow(Event::InitApply(updated("d")));
-        assert_eq!(names(&brought).as_deref(), Some("brs-b brs-c"));
-        brought.shadow(Event::InitDone);
-        assert_eq!(
-            (names(&brought).as_deref(), brought.trouble),
-            (Some("brs-d"), None)
-        );
+    fn a_frame_fits_the_terminal() {
+        let lines = |rows| framed("a\nb\nc\n", rows).replace(END_OF_LINE, "/");
+        assert_eq!(lines(4), "a/b/c/");
+        assert_eq!(lines(3), "a/… 2 more lines/");
+        assert_eq!(lines(0), "… 3 more lines/");
     }
 }

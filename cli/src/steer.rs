@@ -1,107 +1,61 @@
-//! What people change, as patches: from what was read and what they ask for.
-//!
-//! Annotations and the pause are merge patches, like those that docs/operations.md tells people to type, and name the UID of
-//! the object that was read. The list of resumed versions is replaced as a whole, so its patch tests that it is as it was read.
+//! What people change, as merge patches: from what was read and what they ask for. They are like those that
+//! docs/operations.md tells people to type, and name the UID of the object that was read.
 
 use brupop_api::conditions::PROGRESSING;
 use brupop_api::fleet::{ResumedVersion, VersionRecord};
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, State, names};
 use brupop_core::decide::Reason;
-use brupop_core::objects::{WatchedFleet, WatchedNode};
+use brupop_core::objects::WatchedNode;
 use brupop_core::pool::Pool;
-use json_patch::jsonptr::PointerBuf;
-use json_patch::{AddOperation, PatchOperation, TestOperation};
-use kube::api::{ObjectMeta, Patch};
+use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
-use crate::words::{self, Argument, brupop};
-
-/// Where the halts stand that people have ended.
-const RESUMED: [&str; 2] = ["spec", "resumedVersions"];
+use crate::error::Error;
+use crate::words::{Argument, brupop, variant, version};
 
 /// A change, and what there is to say once it is made.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PlannedChange {
     /// `None` = all is as it should be, and nothing is written.
-    pub body: Option<Patch<Value>>,
+    pub patch: Option<Value>,
     pub says: String,
 }
 
-/// Why there is no change to make.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotSteered {
-    /// The version is not halted.
-    #[error("the version {version} is not halted{variant}; halted are: {halted}")]
-    NotHalted {
-        /// The version.
-        version: String,
-        /// The variant, if one was named.
-        variant: String,
-        /// Those that are.
-        halted: String,
-    },
+/// Says that nothing is to be changed.
+fn unchanged(says: String) -> PlannedChange {
+    PlannedChange { patch: None, says }
 }
 
-impl PlannedChange {
-    fn none(says: String) -> Self {
-        Self { body: None, says }
-    }
-
-    fn merge(patch: Value, says: String) -> Self {
-        Self {
-            body: Some(Patch::Merge(patch)),
-            says,
-        }
-    }
-}
-
-/// Pauses the fleet, or takes the pause back.
+/// Pauses the fleet, or ends the pause.
 pub(crate) fn pause_fleet(fleet: &BottlerocketFleet, paused: bool) -> PlannedChange {
+    let stops = "no update starts";
     pause(
         "the fleet",
-        "no update",
+        stops,
         &fleet.metadata,
-        fleet.spec.paused,
-        paused,
+        [fleet.spec.paused, paused],
     )
 }
 
-/// Pauses a pool, or takes the pause back. What cannot be understood of it holds its nodes, too.
+/// Pauses a pool, or ends the pause.
 pub(crate) fn pause_pool(pool: &Pool, paused: bool) -> PlannedChange {
-    let what = format!(
-        "the pool {}",
-        pool.metadata.name.as_deref().unwrap_or_default()
-    );
-    pause(
-        &what,
-        "no update of its nodes",
-        &pool.metadata,
-        pool.paused,
-        paused,
-    )
+    let name = pool.metadata.name.as_deref().unwrap_or_default();
+    let (what, stops) = (format!("the pool {name}"), "no update of its nodes starts");
+    pause(&what, stops, &pool.metadata, [pool.paused, paused])
 }
 
-/// `stops` says what does not start while it is paused.
-fn pause(
-    what: &str,
-    stops: &str,
-    metadata: &ObjectMeta,
-    is_paused: bool,
-    paused: bool,
-) -> PlannedChange {
-    if is_paused == paused {
-        let word = if paused { "paused" } else { "not paused" };
-        return PlannedChange::none(format!("{what} is {word} already"));
-    }
-    let says = if paused {
-        format!("{what} is paused: {stops} starts, and what is cordoned is finished")
-    } else {
-        format!("{what} is no longer paused")
+fn pause(what: &str, stops: &str, metadata: &ObjectMeta, [is, paused]: [bool; 2]) -> PlannedChange {
+    let says = match (is, paused) {
+        (true, true) => return unchanged(format!("{what} is paused already")),
+        (false, false) => return unchanged(format!("{what} is not paused already")),
+        (false, true) => format!("{what} is paused: {stops}, and what is cordoned is finished"),
+        (true, false) => format!("{what} is no longer paused"),
     };
-    PlannedChange::merge(
-        json!({"metadata": {"uid": metadata.uid}, "spec": {"paused": paused}}),
+    let patch = json!({"metadata": {"uid": metadata.uid}, "spec": {"paused": paused}});
+    PlannedChange {
+        patch: Some(patch),
         says,
-    )
+    }
 }
 
 /// Whether the node of this shadow waits only because its last attempt was given up.
@@ -110,8 +64,8 @@ pub(crate) fn backs_off(shadow: &BottlerocketShadow) -> bool {
     conditions.any(|told| told.type_ == PROGRESSING && told.reason == Reason::BackingOff.as_str())
 }
 
-/// Has the reboot of an update begun on the host, and not ended? Then no pause stops it any more.
-pub(crate) fn reboots(shadow: &BottlerocketShadow) -> bool {
+/// Whether the reboot of an update has begun on the host, and not ended. Then no pause stops it any more.
+fn reboots(shadow: &BottlerocketShadow) -> bool {
     let status = shadow.status.as_ref();
     let claimed = status.and_then(|status| status.reboot_claimed_boot_id.as_deref());
     let boot = status.and_then(|status| status.boot_id.as_deref());
@@ -121,44 +75,37 @@ pub(crate) fn reboots(shadow: &BottlerocketShadow) -> bool {
         && boot == claimed
 }
 
-/// Pauses a node, whose host may be rebooting now.
-pub(crate) fn pause_node(node: &WatchedNode, reboots: bool) -> PlannedChange {
-    let name = node.name();
-    let late = if reboots {
-        "; its reboot has begun, so for this update the pause comes too late"
-    } else {
-        ""
+/// Pauses a node.
+pub(crate) fn pause_node(node: &WatchedNode, shadow: Option<&BottlerocketShadow>) -> PlannedChange {
+    let late = match shadow {
+        Some(shadow) if reboots(shadow) => {
+            "; its reboot has begun, so for this update the pause comes too late"
+        }
+        _ => "",
     };
+    let name = node.name();
     if node.is_paused() {
-        return PlannedChange::none(format!("the node {name} is paused already{late}"));
+        return unchanged(format!("the node {name} is paused already{late}"));
     }
-    annotate(
-        node,
-        names::PAUSE_ANNOTATION,
-        Some("true"),
-        format!("the node {name} is paused{late}"),
-    )
+    let says = format!("the node {name} is paused{late}");
+    annotate(node, names::PAUSE_ANNOTATION, Some("true"), says)
 }
 
-/// Takes the pause of a node back.
+/// Ends the pause of a node.
 pub(crate) fn resume_node(node: &WatchedNode) -> PlannedChange {
     let name = node.name();
     if !node.is_paused() {
-        return PlannedChange::none(format!("the node {name} is not paused"));
+        return unchanged(format!("the node {name} is not paused"));
     }
-    annotate(
-        node,
-        names::PAUSE_ANNOTATION,
-        None,
-        format!("the node {name} is no longer paused"),
-    )
+    let says = format!("the node {name} is no longer paused");
+    annotate(node, names::PAUSE_ANNOTATION, None, says)
 }
 
-/// Asks for the update of a node now, of the operator in this namespace.
+/// Requests the update of a node now, of the operator in this namespace.
 pub(crate) fn update_now(node: &WatchedNode, namespace: &str) -> PlannedChange {
     let name = node.name();
     if node.is_asked_for() {
-        return PlannedChange::none(format!(
+        return unchanged(format!(
             "the update of the node {name} is asked for already"
         ));
     }
@@ -170,14 +117,18 @@ pub(crate) fn update_now(node: &WatchedNode, namespace: &str) -> PlannedChange {
     annotate(node, names::UPDATE_NOW_ANNOTATION, Some("true"), says)
 }
 
-/// Asks no longer for the update of a node.
+/// Cancels the request for the update of a node.
 pub(crate) fn not_now(node: &WatchedNode) -> PlannedChange {
-    let name = node.name();
+    let what = format!("the update of the node {}", node.name());
     if node.annotation(names::UPDATE_NOW_ANNOTATION).is_none() {
-        return PlannedChange::none(format!("the update of the node {name} is not asked for"));
+        return unchanged(format!("{what} is not asked for"));
     }
-    let says = format!("the update of the node {name} is no longer asked for");
-    annotate(node, names::UPDATE_NOW_ANNOTATION, None, says)
+    annotate(
+        node,
+        names::UPDATE_NOW_ANNOTATION,
+        None,
+        format!("{what} is no longer asked for"),
+    )
 }
 
 /// Ends the back-off of a node after its last attempt, which the annotation names.
@@ -197,13 +148,11 @@ pub(crate) fn retry(
     };
     let attempt = match attempt {
         Ok(attempt) => attempt.to_string(),
-        Err(why) => {
-            return PlannedChange::none(format!("the node {name} does not back off: {why}"));
-        }
+        Err(why) => return unchanged(format!("the node {name} does not back off: {why}")),
     };
     let ended = format!("the back-off of the node {name} after its attempt {attempt} is ended");
     if node.annotation(names::RETRY_ANNOTATION) == Some(&attempt) {
-        return PlannedChange::none(format!("{ended} already"));
+        return unchanged(format!("{ended} already"));
     }
     let why = brupop("why", Some(Argument::Node(name)), namespace);
     let says = format!(
@@ -213,90 +162,72 @@ pub(crate) fn retry(
 }
 
 fn annotate(node: &WatchedNode, key: &str, value: Option<&str>, says: String) -> PlannedChange {
-    PlannedChange::merge(
-        json!({"metadata": {"uid": node.uid(), "annotations": {key: value}}}),
+    let patch = json!({"metadata": {"uid": node.uid(), "annotations": {key: value}}});
+    PlannedChange {
+        patch: Some(patch),
         says,
-    )
+    }
 }
 
-/// Resumes a version for each variant for which it is halted, or for this one, by the times of the halts as they were read.
+/// Resumes a version for each variant for which it is halted, or for this one, by the times of the halts as they were read. The
+/// list is replaced as a whole, so the patch also names the revision of the fleet that was read.
 pub(crate) fn resume_version(
-    fleet: &WatchedFleet,
-    version: &str,
-    variant: Option<&str>,
-) -> Result<PlannedChange, NotSteered> {
-    let WatchedFleet {
-        object: fleet,
-        quoted,
-    } = fleet;
+    fleet: &BottlerocketFleet,
+    resumed: &str,
+    of_variant: Option<&str>,
+) -> Result<PlannedChange, Error> {
     let records = fleet.status.iter().flat_map(|status| &status.versions);
     let halts: Vec<ResumedVersion> = records.filter_map(halt_of).collect();
-    let is_meant = |halt: &&ResumedVersion| {
-        halt.version == version && variant.is_none_or(|variant| halt.variant == variant)
+    let is_meant = |halt: &ResumedVersion| {
+        halt.version == resumed && of_variant.is_none_or(|variant| halt.variant == variant)
     };
-    let meant: Vec<&ResumedVersion> = halts.iter().filter(is_meant).collect();
+    let meant: Vec<&ResumedVersion> = halts.iter().filter(|halt| is_meant(halt)).collect();
     if meant.is_empty() {
-        return Err(NotSteered::NotHalted {
-            version: version.to_owned(),
-            variant: variant.map_or_else(String::new, |variant| format!(" for {variant}")),
-            halted: listed(&halts),
+        let halted = halts
+            .iter()
+            .map(|halt| format!("{} for {}", version(&halt.version), variant(&halt.variant)));
+        return Err(Error::NotHalted {
+            version: resumed.to_owned(),
+            variant: of_variant.map_or_else(String::new, |variant| format!(" for {variant}")),
+            halted: if halts.is_empty() {
+                "none".to_owned()
+            } else {
+                halted.collect::<Vec<_>>().join(", ")
+            },
         });
     }
-    let meant_variants: Vec<&str> = meant.iter().map(|halt| halt.variant.as_str()).collect();
-    let what = format!("{version} for {}", meant_variants.join(", "));
+    let variants: Vec<&str> = meant.iter().map(|halt| halt.variant.as_str()).collect();
+    let what = format!("{resumed} for {}", variants.join(", "));
     let named = &fleet.spec.resumed_versions;
     if meant.iter().all(|halt| named.contains(halt)) {
-        return Ok(PlannedChange::none(format!(
+        return Ok(unchanged(format!(
             "{what} is resumed already: the reconciler will follow"
         )));
     }
     // An entry that names no halt has no effect any more.
-    let all = halts
+    let all: Vec<_> = halts
         .iter()
-        .filter(|halt| is_meant(halt) || named.contains(halt));
-    let patch = json_patch::Patch(vec![
-        test(&["metadata", "uid"], json!(fleet.metadata.uid)),
-        test(&RESUMED, quoted["spec"]["resumedVersions"].clone()),
-        PatchOperation::Add(AddOperation {
-            path: PointerBuf::from_tokens(RESUMED),
-            value: json!(all.collect::<Vec<_>>()),
-        }),
-    ]);
+        .filter(|halt| is_meant(halt) || named.contains(halt))
+        .collect();
+    let ObjectMeta {
+        uid,
+        resource_version,
+        ..
+    } = &fleet.metadata;
+    let patch = json!({"metadata": {"uid": uid, "resourceVersion": resource_version}, "spec": {"resumedVersions": all}});
+    let says = format!("{what} is resumed: nodes may be updated to it again");
     Ok(PlannedChange {
-        body: Some(Patch::Json(patch)),
-        says: format!("{what} is resumed: nodes may be updated to it again"),
+        patch: Some(patch),
+        says,
     })
 }
 
-/// The entry that resumes the version with this record, if it is halted.
+/// Returns the entry that resumes the version with this record, if it is halted.
 fn halt_of(record: &VersionRecord) -> Option<ResumedVersion> {
     Some(ResumedVersion {
         version: record.version.clone(),
         variant: record.variant.clone(),
         halted_at: record.halted_at.clone()?,
-    })
-}
-
-fn listed(halts: &[ResumedVersion]) -> String {
-    let halted = halts.iter().map(|halt| {
-        format!(
-            "{} for {}",
-            words::version(&halt.version),
-            words::variant(&halt.variant)
-        )
-    });
-    let halted: Vec<String> = halted.collect();
-    if halted.is_empty() {
-        "none".to_owned()
-    } else {
-        halted.join(", ")
-    }
-}
-
-fn test(path: &[&str], value: Value) -> PatchOperation {
-    PatchOperation::Test(TestOperation {
-        path: PointerBuf::from_tokens(path.iter().copied()),
-        value,
     })
 }
 

@@ -1,256 +1,108 @@
-//! Tables that fit their terminal: names and reasons are never broken, and sentences only between words. Columns that do not
-//! matter most are left out where there is no room for them.
+//! Tables that fit their terminal.
 
-use anstyle::Style;
+pub(crate) use comfy_table::Cell;
+use comfy_table::ColumnConstraint::{ContentWidth, Hidden, LowerBoundary};
+use comfy_table::{Attribute, Color, ContentArrangement, Table, Width};
 
-use crate::page::{Page, Tone, width, wrapped};
+use crate::page::Page;
 
-/// Between two columns.
-const GAP: usize = 2;
-/// Before what stands below.
-const INDENT: usize = 2;
+/// Blanks between two columns.
+const GAP: u16 = 2;
 /// A sentence in a column of fewer characters is hard to read.
-const TEXT_MIN: usize = 24;
-/// Maximum number of nodes in a sentence for people; programs are told all.
+const TEXT_MIN: u16 = 24;
+/// Maximum number of nodes in a sentence for people. Programs are told all.
 const NAMED: usize = 6;
 
-/// A column's name, and its rank: 0 is always there, the others are left out on narrow terminals, the highest first. The last
-/// column holds sentences if its rank is 0.
+/// A column's name and rank. Rank 0 is always there; on a narrow terminal the others are left out, the highest rank first.
+/// Only the last column is wrapped.
 pub(crate) type Head = (&'static str, u8);
 
-/// What stands in one place of a table.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Cell {
-    words: String,
-    style: Style,
-    /// Named on a line of their own.
-    nodes: Vec<String>,
+/// Returns rows under a head of column names. A column without any content is left out.
+pub(crate) fn table(head: &[Head], rows: Vec<Vec<Cell>>, page: &Page) -> String {
+    let mut table = Table::new();
+    let names = head.iter().map(|(name, _)| *name);
+    table.set_header(names.map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
+    table.add_rows(rows);
+    let ranks: Vec<u8> = head.iter().map(|(_, rank)| *rank).collect();
+    fitted(table, &ranks, page)
 }
 
-impl Cell {
-    pub fn new(words: impl Into<String>) -> Self {
-        Self {
-            words: words.into(),
-            ..Self::default()
-        }
-    }
+/// Returns lines of a key in this colour, and what there is to say of it.
+pub(crate) fn facts(facts: Vec<(&str, String, Option<Color>)>, page: &Page) -> String {
+    let mut table = Table::new();
+    table.add_rows(facts.into_iter().map(|(key, value, color)| {
+        let key = color.map_or_else(|| Cell::new(key), |color| Cell::new(key).fg(color));
+        [key, Cell::new(page.pasteable(&value))]
+    }));
+    fitted(table, &[0, 0], page)
+}
 
-    /// In this tone.
-    pub fn toned(tone: Tone, words: &str) -> Self {
-        Self {
-            words: words.to_owned(),
-            style: tone.style(),
-            ..Self::default()
-        }
-    }
-
-    /// With as many of these nodes below as have room on a line.
-    pub fn above(self, nodes: &[String]) -> Self {
-        Self {
-            nodes: nodes.to_vec(),
-            ..self
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.words.is_empty() && self.nodes.is_empty()
-    }
-
-    /// Its width, if nothing has to be wrapped.
-    fn natural(&self) -> usize {
-        let nodes = if self.nodes.is_empty() {
-            0
-        } else {
-            width(&some(&self.nodes, usize::MAX))
-        };
-        self.words
-            .split('\n')
-            .map(width)
+fn fitted(mut table: Table, ranks: &[u8], page: &Page) -> String {
+    let contents = |index| table.column_cells_iter(index).flatten().map(Cell::content);
+    let natural = table.column_max_content_widths();
+    let last = ranks.len().saturating_sub(1);
+    let longest = |text: String| {
+        text.split([' ', '\n'])
+            .map(|word| word.chars().count())
             .max()
-            .unwrap_or(0)
-            .max(nodes)
-    }
-
-    fn paint(&self, words: &str) -> String {
-        let style = self.style;
-        if words.is_empty() {
-            String::new()
-        } else {
-            format!("{style}{words}{style:#}")
-        }
-    }
-}
-
-/// Rows under a head of column names; empty without rows. A column without any content is left out.
-pub(crate) fn table(head: &[Head], rows: &[Vec<Cell>], page: &Page) -> String {
-    if rows.is_empty() {
-        return String::new();
-    }
-    let pasteable = |cell: &Cell| Cell {
-        words: page.pasteable(&cell.words),
-        ..cell.clone()
     };
-    let rows: Vec<Vec<Cell>> = rows
-        .iter()
-        .map(|row| row.iter().map(pasteable).collect())
+    let longest = contents(last).filter_map(longest).max().unwrap_or(0);
+    let longest = u16::try_from(longest).unwrap_or(u16::MAX).max(TEXT_MIN);
+    let needed = |index: usize| {
+        let natural = natural.get(index).copied().unwrap_or(0);
+        if index == last {
+            natural.min(longest)
+        } else {
+            natural
+        }
+    };
+    let mut shown: Vec<usize> = (0..ranks.len())
+        .filter(|index| contents(*index).any(|content| !content.is_empty()))
         .collect();
-    let bold = |name| Cell {
-        style: Style::new().bold(),
-        ..Cell::new(name)
-    };
-    let mut names: Vec<Cell> = head.iter().map(|(name, _)| bold(*name)).collect();
-    let mut columns = vec![];
-    for (index, (name, rank)) in head.iter().enumerate() {
-        let cells = || rows.iter().filter_map(|row| row.get(index));
-        if cells().all(Cell::is_empty) {
-            continue;
-        }
-        let widest = cells().map(Cell::natural).max().unwrap_or(0);
-        columns.push(Column {
-            index,
-            rank: *rank,
-            natural: widest.max(width(name)),
-        });
-    }
-    let layout = Layout::fit(&columns, page.width());
-    // Sentences below their rows speak for themselves.
-    if let Some([text]) = layout.below.as_ref().map(|below| below.columns.as_slice())
-        && let Some(name) = names.get_mut(text.index)
+    let room = page.columns.unwrap_or(u16::MAX).saturating_add(GAP);
+    while shown.iter().fold(0, |sum: u16, index| {
+        sum.saturating_add(needed(*index) + GAP)
+    }) > room
     {
-        *name = Cell::default();
-    }
-    let lines = std::iter::once(&names)
-        .chain(&rows)
-        .flat_map(|row| layout.lines(row));
-    lines
-        .map(|line| line.trim_end().to_owned() + "\n")
-        .filter(|line| line != "\n")
-        .collect()
-}
-
-#[derive(Clone, Copy)]
-struct Column {
-    index: usize,
-    rank: u8,
-    natural: usize,
-}
-
-/// Which columns are shown, and how wide.
-struct Layout {
-    columns: Vec<Column>,
-    /// The room for the last of them.
-    last: usize,
-    /// The columns that stand below the first.
-    below: Option<Box<Self>>,
-}
-
-impl Layout {
-    /// Sentences beside all the rest, or below what has room, or all below the first column.
-    fn fit(all: &[Column], width: usize) -> Self {
-        let below = |columns| Some(Box::new(Self::fit(columns, width.saturating_sub(INDENT))));
-        let (first, rest) = all.split_at(all.len().min(1));
-        match all.split_last() {
-            Some((text, others)) if text.rank == 0 && !others.is_empty() => {
-                if let Some(beside) = Self::on_one_line(all, text.natural.min(TEXT_MIN), width) {
-                    return beside;
-                }
-                if let Some(above) = Self::with_what_has_room(others, width) {
-                    return Self {
-                        below: below(std::slice::from_ref(text)),
-                        ..above
-                    };
-                }
-            }
-            _ => {
-                if let Some(line) = Self::with_what_has_room(all, width) {
-                    return line;
-                }
-            }
-        }
-        Self {
-            columns: first.to_vec(),
-            last: width,
-            below: below(rest),
+        let ranked = shown
+            .iter()
+            .enumerate()
+            .max_by_key(|(_, index)| ranks[**index]);
+        match ranked {
+            Some((at, index)) if ranks[*index] > 0 => drop(shown.remove(at)),
+            _ => break,
         }
     }
-
-    /// Without those columns of the highest rank for which there is no room.
-    fn with_what_has_room(all: &[Column], width: usize) -> Option<Self> {
-        let mut columns = all.to_vec();
-        loop {
-            let last = columns.last()?.natural;
-            if let Some(line) = Self::on_one_line(&columns, last, width) {
-                return Some(line);
-            }
-            let highest = columns
-                .iter()
-                .enumerate()
-                .max_by_key(|(_, column)| column.rank);
-            let (at, _) = highest.filter(|(_, column)| column.rank > 0)?;
-            columns.remove(at);
-        }
-    }
-
-    /// If the last column has so much room; a single one takes what there is.
-    fn on_one_line(columns: &[Column], needed: usize, width: usize) -> Option<Self> {
-        let others = columns.split_last()?.1;
-        let before: usize = others.iter().map(|column| column.natural + GAP).sum();
-        let fits = others.is_empty() || before + needed <= width;
-        fits.then(|| Self {
-            columns: columns.to_vec(),
-            last: width.saturating_sub(before),
-            below: None,
+    let constraints: Vec<_> = (0..ranks.len())
+        .map(|index| match index {
+            _ if !shown.contains(&index) => Hidden,
+            _ if index == last => LowerBoundary(Width::Fixed(needed(index))),
+            _ => ContentWidth,
         })
+        .collect();
+    table.set_constraints(constraints);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, GAP));
     }
-
-    fn lines(&self, row: &[Cell]) -> Vec<String> {
-        let Some((last, others)) = self.columns.split_last() else {
-            return vec![];
-        };
-        let cell = |column: &Column| row.get(column.index).cloned().unwrap_or_default();
-        let (mut before, mut indent) = (String::new(), 0);
-        for column in others {
-            let (cell, room) = (cell(column), column.natural + GAP);
-            let blank = " ".repeat(room.saturating_sub(width(&cell.words)));
-            before.extend([cell.paint(&cell.words), blank]);
-            indent += room;
-        }
-        let cell = cell(last);
-        let mut lines = vec![];
-        for line in wrapped(&cell.words, self.last) {
-            lines.push(std::mem::replace(&mut before, " ".repeat(indent)) + &cell.paint(&line));
-        }
-        if let Some(first) = cell.nodes.first() {
-            let indent = if width(first) > self.last {
-                INDENT.min(indent)
-            } else {
-                indent
-            };
-            let room = before
-                .len()
-                .saturating_add(self.last)
-                .saturating_sub(indent);
-            lines.push(" ".repeat(indent) + &some(&cell.nodes, room));
-        }
-        let below = self.below.iter().flat_map(|below| below.lines(row));
-        lines.extend(below.map(|line| format!("{}{line}", " ".repeat(INDENT))));
-        lines
-    }
+    table
+        .load_style(comfy_table::presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(room);
+    table.force_no_tty().enforce_styling().style_text_only();
+    table.trim_fmt() + "\n"
 }
 
-/// The first of these nodes, at most as many as the characters have room for, and how many more there are.
-pub(crate) fn some(nodes: &[String], columns: usize) -> String {
+/// Returns the first of these names, as many as this many characters have room for, and how many more there are.
+pub(crate) fn some(names: &[String], room: usize) -> String {
     let named = |count: usize| {
-        let names = nodes.get(..count).unwrap_or(nodes).join(", ");
-        let more = nodes.len().saturating_sub(count);
-        if more > 0 {
-            format!("{names} and {more} more")
-        } else {
-            names
+        let (named, more) = names.split_at(count.min(names.len()));
+        match more.len() {
+            0 => named.join(", "),
+            more => format!("{} and {more} more", named.join(", ")),
         }
     };
-    let fits = |count: &usize| width(&named(*count)) <= columns;
-    named((1..=nodes.len().min(NAMED)).rev().find(fits).unwrap_or(1))
+    let fits = |count: &usize| named(*count).chars().count() <= room;
+    named((1..=NAMED).rev().find(fits).unwrap_or(1))
 }
 
 #[cfg(test)]
@@ -260,20 +112,8 @@ mod tests {
 
     use super::*;
 
-    fn page(columns: Option<u16>) -> Page {
-        Page {
-            now: Timestamp::UNIX_EPOCH,
-            columns,
-            flags: String::new(),
-        }
-    }
-
-    fn plain(head: &[Head], rows: &[Vec<Cell>], columns: Option<u16>) -> String {
-        strip_str(&table(head, rows, &page(columns))).to_string()
-    }
-
     #[test]
-    fn sentences_are_wrapped_and_columns_are_left_out() {
+    fn narrow_terminals_leave_columns_out() {
         let head = [
             ("NODE", 0),
             ("AGE", 1),
@@ -281,18 +121,31 @@ mod tests {
             ("EMPTY", 0),
             ("WHY", 0),
         ];
-        let why = "one two three four five six seven";
-        let rows = [
-            ["node-0", "5s", "Idle", "", why].map(Cell::new).to_vec(),
-            vec![
-                Cell::toned(Tone::Bad, "node-1"),
+        let rows = || {
+            let why = "one two three four five six seven";
+            let row = ["node-0", "5s", "Idle", "", why];
+            let other = [
+                Cell::new("node-1").fg(Color::Red),
                 Cell::new(""),
                 Cell::new("Idle"),
                 Cell::new(""),
-                Cell::new("no").above(&["a".to_owned(), "b".to_owned()]),
-            ],
-        ];
-        let shown = |columns| plain(&head, &rows, columns);
+                Cell::new("no\na, b"),
+            ];
+            vec![row.map(Cell::new).to_vec(), other.to_vec()]
+        };
+        let coloured = |columns| {
+            let (now, flags) = (Timestamp::UNIX_EPOCH, String::new());
+            table(
+                &head,
+                rows(),
+                &Page {
+                    now,
+                    columns,
+                    flags,
+                },
+            )
+        };
+        let shown = |columns| strip_str(&coloured(columns)).to_string();
         assert_eq!(
             shown(None),
             "NODE    AGE  STATE  WHY\nnode-0  5s   Idle   one two three four five six seven\n\
@@ -303,34 +156,28 @@ mod tests {
             "NODE    AGE  STATE  WHY\nnode-0  5s   Idle   one two three four five\n                    six seven\n\
              node-1       Idle   no\n                    a, b\n"
         );
-        assert_eq!(
-            shown(Some(43)),
-            "NODE    AGE  STATE\nnode-0  5s   Idle\n  one two three four five six seven\nnode-1       Idle\n  no\n  a, b\n"
-        );
-        assert_eq!(shown(Some(17)).lines().next(), Some("NODE    AGE"));
-        assert_eq!(
-            shown(Some(8)).lines().take(4).collect::<Vec<_>>(),
-            ["NODE", "node-0", "  one", "  two"]
-        );
-        assert!(table(&head, &rows, &page(None)).contains("\u{1b}["));
-        assert_eq!(plain(&head, &[], None), "");
+        for (columns, names) in [
+            (43, "NODE    AGE  WHY"),
+            (36, "NODE    WHY"),
+            (9, "NODE    WHY"),
+        ] {
+            assert_eq!(
+                shown(Some(columns)).lines().next(),
+                Some(names),
+                "{columns}"
+            );
+        }
+        assert!(coloured(None).contains("\u{1b}["));
     }
 
     #[test]
-    fn nodes_are_named_as_far_as_there_is_room() {
-        let nodes: Vec<String> = (0..9).map(|number| format!("node-{number}")).collect();
-        assert_eq!(some(&nodes, 24), "node-0 and 8 more");
-        assert_eq!(some(&nodes, 30), "node-0, node-1 and 7 more");
-        assert_eq!(some(&nodes[..2], 14), "node-0, node-1");
-        assert_eq!(some(&nodes, 3), "node-0 and 8 more");
-        assert_eq!(some(&nodes, usize::MAX).matches("node-").count(), NAMED);
-    }
-
-    #[test]
-    fn words_are_not_broken() {
-        assert_eq!(wrapped("a bc defghi", 4), ["a bc", "defghi"]);
-        assert_eq!(wrapped("", 4), [""]);
-        assert_eq!(wrapped("a\nb", 4), ["a", "b"]);
-        assert_eq!(wrapped("do `a b c` d", 4), ["do", "`a b c`", "d"]);
+    fn names_are_told_as_far_as_there_is_room() {
+        let names: Vec<String> = (0..9).map(|number| format!("node-{number}")).collect();
+        assert_eq!(some(&names, 24), "node-0 and 8 more");
+        assert_eq!(some(&names, 30), "node-0, node-1 and 7 more");
+        assert_eq!(some(&names[..2], 14), "node-0, node-1");
+        assert_eq!(some(&names, 3), "node-0 and 8 more");
+        assert_eq!(some(&names, usize::MAX).matches("node-").count(), NAMED);
+        assert_eq!(some(&[], 3), "");
     }
 }

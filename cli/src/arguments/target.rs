@@ -39,25 +39,49 @@ pub struct Target {
 }
 
 impl Target {
-    /// The flags that name the cluster, as they were given, for commands that are pasted. Impersonation is left out: who may
-    /// only look would be told to change something as such.
+    /// Returns the flags that name the cluster, as they were given, for commands that are pasted. Impersonation is left out: who
+    /// may only look would be told to change something as such.
     pub fn flags(&self) -> String {
+        let flags = self.cluster_flags();
+        let flags = flags.map(|(flag, value)| format!(" {flag} {}", quoted(&value)));
+        flags.collect()
+    }
+
+    /// Returns all flags as kubectl takes them.
+    pub fn kubectl(&self) -> Vec<String> {
+        let named = [
+            ("namespace", Some(&self.namespace)),
+            ("as", self.as_user.as_ref()),
+        ];
+        let named = named
+            .into_iter()
+            .filter_map(|(flag, value)| Some(format!("--{flag}={}", value?)));
+        let groups = self
+            .as_groups
+            .iter()
+            .map(|group| format!("--as-group={group}"));
+        let limit = self.request_timeout.filter(|limit| *limit < Duration::MAX);
+        let limit = limit.map(|limit| format!("--request-timeout={}ms", limit.as_millis()));
+        let cluster = self
+            .cluster_flags()
+            .map(|(flag, value)| format!("{flag}={value}"));
+        cluster.chain(named).chain(groups).chain(limit).collect()
+    }
+
+    fn cluster_flags(&self) -> impl Iterator<Item = (&'static str, String)> {
         let kubeconfig = self
             .kubeconfig
             .as_ref()
             .map(|file| file.to_string_lossy().into_owned());
-        let named = [
-            ("kubeconfig", &kubeconfig),
-            ("context", &self.context),
-            ("cluster", &self.cluster),
-            ("user", &self.user),
+        let flags = [
+            ("--kubeconfig", kubeconfig),
+            ("--context", self.context.clone()),
+            ("--cluster", self.cluster.clone()),
+            ("--user", self.user.clone()),
         ];
-        let named = named
+        flags
             .into_iter()
-            .filter_map(|(flag, value)| Some((flag, value.as_ref()?)));
-        named
-            .flat_map(|(flag, value)| [" --", flag, " ", &quoted(value)].map(str::to_owned))
-            .collect()
+            .filter_map(|(flag, value)| Some((flag, value?)))
     }
 }
 
@@ -105,6 +129,26 @@ mod tests {
         ] {
             assert_eq!(request_timeout(text).ok(), limit, "{text}");
         }
+    }
+
+    #[test]
+    fn kubectl_takes_all_flags() {
+        let flags = |words: &str| {
+            let words = ["kubectl-brupop", "plan"]
+                .into_iter()
+                .chain(words.split(' '));
+            Arguments::try_parse_from(words)
+                .unwrap()
+                .target
+                .kubectl()
+                .join(" ")
+        };
+        assert_eq!(
+            flags("-n ns --context c --as jane --as-group a --as-group b --request-timeout 5"),
+            "--context=c --namespace=ns --as=jane --as-group=a --as-group=b --request-timeout=5000ms"
+        );
+        let default = "--namespace=brupop-bottlerocket-aws";
+        assert_eq!(flags("--request-timeout 0"), default);
     }
 
     #[test]

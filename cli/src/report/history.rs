@@ -2,12 +2,14 @@
 
 use brupop_api::crds::NAME_MAX;
 use brupop_api::fleet::VersionRecord;
+use comfy_table::Color;
 use serde::Serialize;
 
-use super::{EventRow, events, latest, name, notes, or_dash, time, version, word};
+use super::{name, or_dash, time, version, word};
+use crate::event::{self, Event, latest};
 use crate::gather::Past;
-use crate::page::{Page, Tone, View, age, section};
-use crate::table::{Cell, table};
+use crate::page::{Page, View};
+use crate::table::Cell;
 use crate::words::{shown, variant};
 
 /// This many Events are shown.
@@ -21,7 +23,7 @@ pub(crate) struct History {
     pub versions: Vec<VersionHistory>,
     /// When an update last ended, well or not.
     pub last_finished: Option<String>,
-    pub events: Vec<EventRow>,
+    pub events: Vec<Event>,
     /// What could not be looked at.
     pub notes: Vec<String>,
 }
@@ -85,13 +87,8 @@ impl View for History {
     fn text(&self, page: &Page) -> String {
         let finished = self.last_finished.as_deref().map_or_else(
             || "No update has ended yet\n".to_owned(),
-            |at| format!("The last update ended {} ago\n", age(at, page.now)),
+            |at| format!("The last update ended {} ago\n", page.age(at)),
         );
-        let rows: Vec<_> = self
-            .versions
-            .iter()
-            .map(|outcome| outcome.row(page))
-            .collect();
         let head = [
             ("VERSION", 0),
             ("VARIANT", 1),
@@ -99,34 +96,32 @@ impl View for History {
             ("REACHED BY", 0),
             ("FAILED ON", 0),
         ];
-        let versions = table(&head, &rows, page);
+        let rows = self.versions.iter().map(|outcome| outcome.row(page));
         finished
-            + &section("VERSIONS", &versions)
-            + &section("EVENTS", &events(&self.events, false, page))
-            + &notes(&self.notes, page)
+            + &page.section("VERSIONS", &head, rows.collect())
+            + &event::section(&self.events, false, page)
+            + &page.notes(&self.notes)
     }
 }
 
 impl VersionHistory {
     fn row(&self, page: &Page) -> Vec<Cell> {
         let failed =
-            |it: &FailureRow| format!("{} ({}, {} ago)", it.node, it.reason, age(&it.at, page.now));
+            |it: &FailureRow| format!("{} ({}, {} ago)", it.node, it.reason, page.age(&it.at));
         let failures: Vec<String> = self.failures.iter().map(failed).collect();
-        let failures = if failures.is_empty() {
-            "-".to_owned()
-        } else {
-            failures.join(", ")
-        };
-        let failures = shown(&failures, 2 * NAME_MAX);
-        let age = |at: &str| age(at, page.now);
+        let failures = shown(&failures.join(", "), 2 * NAME_MAX);
+        let failures = or_dash(Some(failures.as_str()).filter(|failures| !failures.is_empty()));
         let failures = match self.halted_at.as_deref() {
-            Some(at) => Cell::toned(Tone::Bad, &format!("{failures}\nhalted {} ago", age(at))),
+            Some(at) => {
+                Cell::new(format!("{failures}\nhalted {} ago", page.age(at))).fg(Color::Red)
+            }
             None => Cell::new(failures),
         };
+        let reported = self.reported_at.as_deref().map(|at| page.age(at));
         vec![
             Cell::new(&self.version),
             Cell::new(&self.variant),
-            Cell::new(or_dash(self.reported_at.as_deref().map(age).as_deref())),
+            Cell::new(or_dash(reported.as_deref())),
             Cell::new(format!("{} nodes", self.succeeded)),
             failures,
         ]

@@ -12,14 +12,19 @@ use serde_json::json;
 use super::fixtures::{
     NS, draining, event, fleet, idle, item, node, page, pool, shadow, updated, watched_fleet,
 };
-use super::{history, latest, status, why};
+use super::{history, status, why};
 use crate::arguments::Output;
+use crate::event::latest;
 use crate::gather::{AboutNode, Fleet, Past};
 use crate::leads::Leads;
 use crate::page::{Page, View, rendered};
 
 fn text(view: &impl View) -> String {
-    strip_str(&view.text(&page())).to_string()
+    text_on(view, &page())
+}
+
+fn text_on(view: &impl View, page: &Page) -> String {
+    strip_str(&rendered(view, Output::Table, page).unwrap()).to_string()
 }
 
 fn yaml(view: &impl View) -> String {
@@ -30,7 +35,7 @@ fn about(shadow: brupop_api::Item<brupop_api::BottlerocketShadow>) -> AboutNode 
     AboutNode {
         pools: vec![],
         namespace: NS.to_owned(),
-        shadow: Some(shadow),
+        shadow: shadow.body.ok(),
         fleet: Some(fleet()),
         node: Ok(None),
         events: vec![],
@@ -93,7 +98,7 @@ fn the_latest_events_are_kept_in_order() {
         .rev();
     let at: Vec<_> = latest(events.collect(), 2)
         .into_iter()
-        .filter_map(|event| event.at)
+        .filter_map(|event| Some(event.at?.to_string()))
         .collect();
     assert_eq!(at, ["2026-11-21T03:03:00Z", "2026-11-21T03:04:00Z"]);
 }
@@ -208,13 +213,13 @@ fn no_command_holds_what_others_wrote() {
         ..halted()
     };
     let views = [
-        status::of(&fleet).text(&page),
-        why::of("node-1", &found).unwrap().text(&page),
+        text_on(&status::of(&fleet), &page),
+        text_on(&why::of("node-1", &found).unwrap(), &page),
     ];
-    for shown in views.map(|text| strip_str(&text).to_string()) {
+    for shown in views {
         let commands: Vec<&str> = shown.split('`').skip(1).step_by(2).collect();
         assert!(
-            !shown.contains("Halted ")
+            !shown.contains("Halted:")
                 || commands.contains(&"kubectl brupop --kubeconfig mine resume --version VERSION"),
             "{shown}"
         );

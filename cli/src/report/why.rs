@@ -1,20 +1,23 @@
 //! Why one node moves or waits.
 
 use brupop_api::conditions::{Condition, ConditionStatus, OVERDUE};
-use brupop_api::{BottlerocketShadow, Item, Problem, State, names};
+use brupop_api::{BottlerocketShadow, Problem, State, names};
 use brupop_core::decide::{Named, Reason, Turn};
 use brupop_core::objects::WatchedNode;
 use brupop_core::phases::update_known_since;
+use comfy_table::Color;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    EventRow, condition, events, latest, name, notes, or_dash, pool_of, progressing, said_of,
-    sentence, slots_in_use, time, version, word,
+    condition, name, or_dash, pool_of, progressing, said_of, sentence, slots_in_use, time, version,
+    word,
 };
-use crate::Error;
+use crate::error::Error;
+use crate::event::{self, Event, latest};
 use crate::gather::AboutNode;
-use crate::page::{Page, Tone, View, age, section, wrapped};
+use crate::page::{Page, View};
+use crate::table::facts;
 
 /// This many Events are shown.
 const EVENTS: usize = 20;
@@ -53,7 +56,7 @@ pub(crate) struct Why {
     pub updating_since: Option<String>,
     /// How many slots of the fleet are in use, and by whom, if it waits for one.
     pub slots: Option<String>,
-    pub events: Vec<EventRow>,
+    pub events: Vec<Event>,
     /// What could not be looked at.
     pub notes: Vec<String>,
     /// That no reconciler leads, so all of this may be old; or that this is not known.
@@ -71,28 +74,18 @@ pub(crate) struct LastFailure {
     pub count: u64,
 }
 
-/// Why the node of this name moves or waits.
+/// Says why the node of this name moves or waits.
 pub(crate) fn of(node: &str, found: &AboutNode) -> Result<Why, Error> {
     let mut why = match &found.shadow {
-        Some(item) => match &item.body {
-            Ok(shadow) => of_shadow(node, &found.namespace, shadow),
-            Err(why) => {
-                return Err(Error::Unreadable {
-                    what: format!("the shadow {}", name(item.name())),
-                    why: why.to_string(),
-                });
-            }
-        },
+        Some(shadow) => of_shadow(node, &found.namespace, shadow),
         None => without_shadow(node, &found.namespace, &found.node)?,
     };
     let status = found.fleet.as_ref().and_then(|fleet| fleet.status.as_ref());
-    let slot = status.and_then(|status| status.slots.get(&names::shadow_name(node)));
     let waits_for_slot = why.reason.as_deref() == Some(Reason::LimitReached(Turn::NoSlot).as_str());
-    let shadow = found.shadow.as_ref().and_then(Item::ok);
-    why.slots = status
-        .zip(shadow)
-        .filter(|_| waits_for_slot)
-        .map(|(status, shadow)| slots_in_use(pool_of(shadow), status, &found.pools));
+    if let (Some(status), Some(shadow), true) = (status, &found.shadow, waits_for_slot) {
+        why.slots = Some(slots_in_use(pool_of(shadow), status, &found.pools));
+    }
+    let slot = status.and_then(|status| status.slots.get(&names::shadow_name(node)));
     why.updating_since = slot.and_then(|slot| slot.since.as_deref()).map(time);
     why.node = name(node);
     why.events = latest(found.events.clone(), EVENTS);
@@ -200,90 +193,69 @@ fn without_shadow(
 
 impl View for Why {
     fn text(&self, page: &Page) -> String {
+        let mut head = vec![("", self.message.clone(), None)];
+        let warning = self.no_leader.clone();
+        head.extend(warning.map(|warning| ("Nothing starts:", warning, Some(Color::Red))));
         let reason = or_dash(self.reason.as_deref());
-        let message = wrapped(&page.pasteable(&self.message), page.width()).join("\n");
-        let mut text = format!(
-            "{}: {}\n{message}\n",
-            self.node,
-            self.standing().0.paint(reason)
-        );
-        if let Some(warning) = &self.no_leader {
-            text += &Tone::Bad.paragraph("Nothing starts:", warning, page);
-        }
-        text += "\n";
-        let lines = self.lines(page);
-        let width = lines.iter().map(|(key, ..)| key.len()).max().unwrap_or(0);
-        for (key, value, tone) in lines {
-            let wrapped = wrapped(
-                &page.pasteable(&value),
-                page.width().saturating_sub(width + 2),
-            );
-            for (number, line) in wrapped.iter().enumerate() {
-                let key = if number == 0 { key } else { "" };
-                let line = tone.map_or_else(|| line.clone(), |tone| tone.paint(line));
-                text.extend([&format!("{key:<width$}  {line}"), "\n"]);
-            }
-        }
-        text + &section("EVENTS", &events(&self.events, true, page)) + &notes(&self.notes, page)
+        format!("{}: {reason}\n{}\n", self.node, facts(head, page))
+            + &facts(self.lines(page), page)
+            + &event::section(&self.events, true, page)
+            + &page.notes(&self.notes)
     }
 }
 
 impl Why {
-    /// In which tone its reason is told, and what it has been doing since then.
-    fn standing(&self) -> (Tone, &'static str) {
+    /// Returns what it has been doing for some time, in its colour.
+    fn standing(&self) -> (&'static str, Color) {
         if self.moves {
-            (Tone::Moving, "moves for")
+            ("moves for", Color::Cyan)
         } else if self.reason.as_deref() == Some(Reason::NoUpdate.as_str()) {
-            (Tone::Good, "idle for")
+            ("idle for", Color::Green)
         } else {
-            (Tone::Attention, "waits for")
+            ("waits for", Color::Yellow)
         }
     }
 
-    fn lines(&self, page: &Page) -> Vec<(&'static str, String, Option<Tone>)> {
-        let since = |since: &String| format!("{} ({since})", age(since, page.now));
-        let version = || {
-            let runs = self.runs.as_deref()?;
-            let other = self.target.as_deref().filter(|target| *target != runs);
-            Some(other.map_or(runs.to_owned(), |to| {
-                format!("{runs}, and the host would update to {to}")
-            }))
+    fn lines(&self, page: &Page) -> Vec<(&'static str, String, Option<Color>)> {
+        let since = |since: &String| format!("{} ({since})", page.age(since));
+        let version = self
+            .runs
+            .as_deref()
+            .map(|runs| match self.target.as_deref() {
+                Some(to) if to != runs => format!("{runs}, and the host would update to {to}"),
+                _ => runs.to_owned(),
+            });
+        let state = self.goal.map(|goal| match or_dash(self.state) {
+            state if state == goal => state.to_owned(),
+            state => format!("{state}, and is to reach {goal}"),
+        });
+        let failed = |LastFailure {
+                          reason,
+                          at,
+                          count,
+                          message,
+                      }: &LastFailure| {
+            let age = page.age(at);
+            format!("{reason} ({age}), {count} since the last success: {message}")
         };
-        let state = || {
-            let goal = self.goal?;
-            let state = or_dash(self.state);
-            Some(if state == goal {
-                state.to_owned()
-            } else {
-                format!("{state}, and is to reach {goal}")
-            })
-        };
-        let failed = |it: &LastFailure| {
-            format!(
-                "{} ({}), {} since the last success: {}",
-                it.reason,
-                age(&it.at, page.now),
-                it.count,
-                it.message
-            )
-        };
-        [
+        let (stands, color) = self.standing();
+        let lines = [
             ("to go on", self.remedy.clone(), None),
             ("slots", self.slots.clone(), None),
-            (self.standing().1, self.since.as_ref().map(since), None),
+            (stands, self.since.as_ref().map(since), Some(color)),
             (
                 "updating for",
                 self.updating_since.as_ref().map(since),
                 None,
             ),
-            ("overdue", self.overdue.clone(), Some(Tone::Bad)),
-            ("runs", version(), None),
-            ("state", state(), None),
+            ("overdue", self.overdue.clone(), Some(Color::Red)),
+            ("runs", version, None),
+            ("state", state, None),
             ("pool", self.pool.clone(), None),
             (
                 "problem",
                 self.problem.map(str::to_owned),
-                Some(Tone::Attention),
+                Some(Color::Yellow),
             ),
             (
                 "agent says",
@@ -291,9 +263,10 @@ impl Why {
                 None,
             ),
             ("last failure", self.last_failure.as_ref().map(failed), None),
-        ]
-        .into_iter()
-        .filter_map(|(key, value, tone)| Some((key, value?, tone)))
-        .collect()
+        ];
+        let lines = lines.into_iter();
+        lines
+            .filter_map(|(key, value, color)| Some((key, value?, color)))
+            .collect()
     }
 }

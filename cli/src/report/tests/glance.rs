@@ -94,11 +94,11 @@ fn a_terminal_shows_what_moves_first() {
         ..halted()
     });
     for columns in [60, 80, 120] {
-        let shown = strip_str(&view.text(&Page {
+        let columns_of = Page {
             columns: Some(columns),
             ..page()
-        }))
-        .to_string();
+        };
+        let shown = text_on(&view, &columns_of);
         let widest = shown.lines().map(|line| line.chars().count()).max();
         assert!(widest <= Some(columns.into()), "{widest:?}: {shown}");
         for node in [of(0), of(10), of(20), of(50)] {
@@ -173,12 +173,12 @@ fn a_paused_pool_is_told_while_it_is_up_to_date() {
     assert_eq!(paused(0), [""; 0]);
     assert_eq!(
         paused(1),
-        ["Paused: no update starts in one pool before `kubectl brupop resume --pool web-0`"]
+        ["Paused:  no update starts in one pool before `kubectl brupop resume --pool web-0`"]
     );
     assert_eq!(
         paused(2),
         [
-            "Paused: no update starts in 2 pools before `kubectl brupop resume --pool web-0`, \
+            "Paused:  no update starts in 2 pools before `kubectl brupop resume --pool web-0`, \
           `kubectl brupop resume --pool web-1`"
         ]
     );
