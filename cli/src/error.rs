@@ -2,7 +2,7 @@
 
 use brupop_runtime::client::ClientError;
 use brupop_runtime::errors::status_message;
-use kube::config::{InClusterError, KubeconfigError};
+use kube::config::KubeconfigError;
 use kube::core::Status;
 
 use crate::access::Right;
@@ -10,13 +10,8 @@ use crate::access::Right;
 /// Why something could not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Neither a kubeconfig nor a service account was found.
-    #[error(
-        "the Kubernetes API is not configured: set KUBECONFIG, or name a file with --kubeconfig"
-    )]
-    NoConfiguration(#[source] Box<InClusterError>),
     /// There is no such kubeconfig or no such context, or it cannot be used.
-    #[error("the kubeconfig cannot be used")]
+    #[error("the kubeconfig cannot be used: set KUBECONFIG, or name a file with --kubeconfig")]
     Kubeconfig(#[source] Box<KubeconfigError>),
     /// The kubeconfig can be read, but its certificates or credentials cannot be used.
     #[error("the Kubernetes client could not be made")]

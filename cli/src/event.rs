@@ -1,21 +1,16 @@
 //! Events, as they are shown.
 
-use std::cmp::Reverse;
-
 use brupop_api::crds::{MESSAGE_MAX, NAME_MAX, WORD_MAX};
 use brupop_api::item::{Readable, Unreadable};
 use brupop_api::names;
 use comfy_table::Color;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
 use serde::Serialize;
 
 use crate::page::Page;
 use crate::table::Cell;
 use crate::words::shown;
-
-/// Two Events that are published together are no further apart.
-const TOGETHER: SignedDuration = SignedDuration::from_secs(2);
 
 /// An Event. Kubernetes serves those of `events.k8s.io/v1` as `v1`, too, and gives more people the right to read them so.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -55,44 +50,21 @@ impl Readable for Event {
 }
 
 impl Event {
-    /// Whether both tell of one node, and of the same: the reconciler publishes such Events about shadow and Node.
-    fn repeats(&self, other: &Self) -> bool {
-        self.kind != other.kind
-            && self.about() == other.about()
-            && (&self.reason, &self.message) == (&other.reason, &other.message)
-    }
-
     /// Returns the node that it is about, or the kind of another object.
-    pub fn about(&self) -> &str {
+    fn about(&self) -> &str {
         match self.kind.as_str() {
             "BottlerocketShadow" => names::node_of_shadow(&self.object).unwrap_or(&self.object),
             "Node" => &self.object,
             kind => kind,
         }
     }
-
-    fn is_together_with(&self, other: &Self) -> bool {
-        let times = self.at.zip(other.at);
-        times.is_some_and(|(at, other)| at.duration_since(other).abs() <= TOGETHER)
-    }
 }
 
 /// Returns the last of these Events, the latest of them last.
-pub(crate) fn latest(mut events: Vec<Event>, most: usize) -> Vec<Event> {
-    events.sort_by_key(|event| Reverse(event.at));
-    let mut rows: Vec<Event> = vec![];
-    for event in events {
-        let mut near = rows
-            .iter()
-            .rev()
-            .take_while(|later| later.is_together_with(&event));
-        if !near.any(|later| later.repeats(&event)) {
-            rows.push(event);
-        }
-    }
-    rows.truncate(most);
-    rows.reverse();
-    rows
+pub(crate) fn latest(events: &[Event], most: usize) -> Vec<Event> {
+    let mut events = events.to_vec();
+    events.sort_by_key(|event| event.at);
+    events.split_off(events.len().saturating_sub(most))
 }
 
 /// Returns a section of Events; those of one node without its name.

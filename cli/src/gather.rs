@@ -133,11 +133,17 @@ impl OperatorApi {
             Err(forbidden @ Error::Forbidden(_)) => Err(forbidden.to_string()),
             other => Ok(other?),
         };
-        let about = |kind: &str, name: &str| {
-            format!("involvedObject.kind={kind},involvedObject.name={name}")
+        // The reconciler publishes an Event about a Node on its shadow, too, if there is one.
+        let (events_in, kind, name) = match &shadow {
+            Some(_) => (
+                self.namespace.as_str(),
+                "BottlerocketShadow",
+                shadow_name.as_str(),
+            ),
+            None => (EVENTS_OF_NODES, "Node", node),
         };
-        let about_shadow = about("BottlerocketShadow", &shadow_name);
-        let (events, notes) = self.events([&about_shadow, &about("Node", node)]).await?;
+        let about = format!(",involvedObject.kind={kind},involvedObject.name={name}");
+        let (events, notes) = self.events(events_in, &about).await?;
         Ok(AboutNode {
             namespace: self.namespace.clone(),
             shadow,
@@ -153,7 +159,7 @@ impl OperatorApi {
     /// Reads the fleet, and the reconciler's Events.
     pub async fn past(&self) -> Result<Past, Error> {
         let fleet = self.fleet_object().await?.object;
-        let (events, notes) = self.events(["", ""]).await?;
+        let (events, notes) = self.events(&self.namespace, "").await?;
         Ok(Past {
             fleet,
             events,
@@ -174,23 +180,25 @@ impl OperatorApi {
         self.read(&names::shadow_name(node)).await.ok()?
     }
 
-    /// Reads the reconciler's Events that these fields select in the operator's namespace and in that of Nodes' Events. Others
-    /// may write Events about our objects, too, and say anything. A caller who may not read them gets a note.
-    async fn events(&self, fields: [&str; 2]) -> Result<(Vec<Event>, Vec<String>), Error> {
-        let (mut events, mut notes) = (vec![], vec![]);
-        for (namespace, fields) in [self.namespace.as_str(), EVENTS_OF_NODES]
-            .into_iter()
-            .zip(fields)
-        {
-            let api = Api::<Item<Event>>::namespaced(self.client.clone(), namespace);
-            let fields = format!("reportingComponent={REPORTER},{fields}");
-            match list(&api, fields.trim_end_matches(',')).await {
-                Ok(found) => events.extend(found.into_iter().filter_map(|item| item.body.ok())),
-                Err(forbidden @ Error::Forbidden(_)) => notes.push(forbidden.to_string()),
-                Err(error) => return Err(error),
-            }
+    /// Reads the reconciler's Events that these fields select. Others may write Events about our objects, too, and say
+    /// anything. A caller who may not read them gets a note.
+    async fn events(
+        &self,
+        namespace: &str,
+        fields: &str,
+    ) -> Result<(Vec<Event>, Vec<String>), Error> {
+        let api = Api::<Item<Event>>::namespaced(self.client.clone(), namespace);
+        match list(&api, &format!("reportingComponent={REPORTER}{fields}")).await {
+            Ok(found) => Ok((
+                found
+                    .into_iter()
+                    .filter_map(|item| item.body.ok())
+                    .collect(),
+                vec![],
+            )),
+            Err(forbidden @ Error::Forbidden(_)) => Ok((vec![], vec![forbidden.to_string()])),
+            Err(error) => Err(error),
         }
-        Ok((events, notes))
     }
 
     /// Says whether a reconciler leads, by the clock of the API server. Whatever else was asked for is answered all the same.

@@ -4,24 +4,20 @@ use std::io::stdout;
 use std::pin::pin;
 use std::time::Duration;
 
-use anstream::adapter::strip_str;
-use anstream::{AutoStream, ColorChoice};
-use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::item::Readable;
 use brupop_api::{Item, names};
 use brupop_core::objects::WatchedFleet;
-use brupop_runtime::errors::describe;
 use brupop_runtime::{only, patient};
-use comfy_table::Color;
 use crossterm::cursor::MoveTo;
 use crossterm::execute;
-use crossterm::style::Print;
-use crossterm::terminal::{Clear, ClearType, DisableLineWrap, EnableLineWrap};
+use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate};
+use crossterm::terminal::{DisableLineWrap, EnableLineWrap};
 use futures::{FutureExt as _, Stream, StreamExt as _, stream};
 use k8s_openapi::NamespaceResourceScope;
 use kube::Resource;
+use kube::core::Status;
 use kube::runtime::reflector::{Store, reflector, store};
-use kube::runtime::watcher::{self, Config, watcher};
+use kube::runtime::watcher::{Config, Error as WatchError, watcher};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::access::Right;
@@ -31,15 +27,12 @@ use crate::gather::{Fleet, OperatorApi, body};
 use crate::leads::Leads;
 use crate::page::{Page, rendered, terminal, write_out};
 use crate::report::status;
-use crate::table::facts;
-use crate::words::shown;
 
 /// Shortest time between two drawings, however much changes. A terminal shows the ages of this moment.
 const SHORTEST: Duration = Duration::from_millis(500);
-/// How often the Lease is read: it changes every few seconds, and few may watch it.
+/// How often the Lease is read: it changes every few seconds, and few may watch it. This also tells that the API server cannot
+/// be reached.
 const LEASE: Duration = Duration::from_secs(5);
-/// Clears the rest of a line on a terminal.
-const END_OF_LINE: &str = "\u{1b}[K\n";
 
 /// Draws the fleet until Ctrl-C.
 ///
@@ -50,40 +43,34 @@ pub(crate) async fn watch(server: &OperatorApi, output: Output, flags: &str) -> 
     server.fleet_object_if_any().await?;
     let (shadows, of_shadows) = watched(server, Config::default());
     let (pools, of_pools) = watched(server, Config::default());
-    let (fleets, of_fleets) = watched(server, only(names::FLEET));
-    let mut events = pin!(stream::select(
-        of_fleets,
-        stream::select(of_shadows, of_pools)
-    ));
+    let (fleets, of_fleets) = watched::<WatchedFleet>(server, only(names::FLEET));
+    let others = stream::select(of_shadows, of_pools);
+    let mut events = pin!(stream::select(of_fleets, others));
     let are_listed = async || {
-        let fleet_is = fleets.wait_until_ready().await.is_ok();
-        fleet_is
-            && shadows.wait_until_ready().await.is_ok()
-            && pools.wait_until_ready().await.is_ok()
+        let (shadows, pools) = (shadows.wait_until_ready(), pools.wait_until_ready());
+        tokio::try_join!(fleets.wait_until_ready(), shadows, pools).is_ok()
     };
     let (mut tick, mut lease) = (interval(SHORTEST), interval(LEASE));
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut leads, mut changed, mut trouble, mut last) = (Leads::Yes, true, None, String::new());
+    let (mut leads, mut changed, mut last) = (Leads::Yes, true, String::new());
     loop {
         let are_listed = are_listed().now_or_never() == Some(true);
         tokio::select! {
-            Some(event) = events.next() => {
-                (changed, trouble) = (true, event.err());
-                // Watches go on after an error.
-                if let Some(error) = trouble.take_if(|it| !are_listed || matches!(it, Error::Forbidden(_))) {
-                    return Err(error);
-                }
-            }
+            Some(event) = events.next() => match event {
+                Err(error) if !are_listed || matches!(error, Error::Forbidden(_)) => return Err(error),
+                // Watches go on after other errors.
+                _ => changed = true,
+            },
             _ = lease.tick() => {
                 let before = std::mem::replace(&mut leads, server.leads().await);
                 changed |= before != leads;
             }
             _ = tick.tick(), if are_listed => {
-                let size = terminal().filter(|_| output == Output::Table);
-                if !std::mem::take(&mut changed) && size.is_none() {
+                let rows = terminal().map(|(_, rows)| rows).filter(|_| output == Output::Table);
+                if !std::mem::take(&mut changed) && rows.is_none() {
                     continue;
                 }
-                let fleet: Option<WatchedFleet> = all(&fleets).pop().map(body).transpose()?;
+                let fleet = all(&fleets).pop().map(body).transpose()?;
                 let fleet = Fleet {
                     namespace: server.namespace.clone(),
                     object: fleet.map(|fleet| fleet.object),
@@ -91,9 +78,9 @@ pub(crate) async fn watch(server: &OperatorApi, output: Output, flags: &str) -> 
                     pools: all(&pools),
                     leads: leads.clone(),
                 };
-                let text = glance(&fleet, trouble.as_ref(), output, flags)?;
+                let text = rendered(&status::of(&fleet), output, &Page::new(flags))?;
                 if text != last {
-                    draw(&text, size, output, last.is_empty())?;
+                    draw(&text, rows, output)?;
                     last = text;
                 }
             }
@@ -101,37 +88,32 @@ pub(crate) async fn watch(server: &OperatorApi, output: Output, flags: &str) -> 
     }
 }
 
-/// Watches objects of the operator's namespace: those that are there now, and what keeps them so.
+type Watched<T, S> = (Store<Item<T>>, S);
+
+/// Watches objects of the operator's namespace: returns those that are there now, and what keeps them so.
 fn watched<T>(
     server: &OperatorApi,
     config: Config,
-) -> (
-    Store<Item<T>>,
-    impl Stream<Item = Result<(), Error>> + use<T>,
-)
+) -> Watched<T, impl Stream<Item = Result<(), Error>> + use<T>>
 where
     T: Readable<Kind: Resource<DynamicType = (), Scope = NamespaceResourceScope>>,
 {
     let (store, writer) = store();
-    let namespace = server.namespace.clone();
-    let events = reflector(writer, patient(watcher(server.ours::<Item<T>>(), config)));
+    let api = server.ours::<Item<T>>();
+    let right = Right::of("list and watch", &api);
     let failed = move |error| {
-        let (verb, source) = match error {
-            watcher::Error::InitialListFailed(source) => ("list", source),
-            watcher::Error::WatchStartFailed(source) | watcher::Error::WatchFailed(source) => {
-                ("watch", source)
-            }
-            watcher::Error::WatchError(status) => ("watch", kube::Error::Api(status)),
-            error @ watcher::Error::NoResourceVersion => {
-                let what = format!("the list of {}", T::Kind::plural(&()));
-                return Error::Unreadable {
-                    what,
-                    why: error.to_string(),
-                };
+        let source = match error {
+            WatchError::InitialListFailed(source)
+            | WatchError::WatchStartFailed(source)
+            | WatchError::WatchFailed(source) => source,
+            WatchError::WatchError(status) => kube::Error::Api(status),
+            other @ WatchError::NoResourceVersion => {
+                kube::Error::Api(Status::failure(&other.to_string(), "").boxed())
             }
         };
-        Right::new::<Item<T>>(verb, Some(&namespace)).failed(source)
+        right.clone().failed(source)
     };
+    let events = reflector(writer, patient(watcher(api, config)));
     (
         store,
         events.map(move |event| event.map(drop).map_err(&failed)),
@@ -144,61 +126,35 @@ fn all<T: Readable<Kind: Resource<DynamicType = ()>>>(store: &Store<Item<T>>) ->
     all
 }
 
-fn glance(
-    fleet: &Fleet,
-    trouble: Option<&Error>,
-    output: Output,
-    flags: &str,
-) -> Result<String, Error> {
-    let page = Page::new(flags);
-    let mut text = rendered(&status::of(fleet), output, &page)?;
-    if let (Some(trouble), Output::Table) = (trouble, output) {
-        let trouble = shown(&describe(trouble), MESSAGE_MAX);
-        text.push('\n');
-        text += &facts(vec![("Trouble:", trouble, Some(Color::Red))], &page);
-    }
-    Ok(text)
-}
-
-/// Draws the text over what a terminal of this size shows, and as far as it has room; elsewhere, below the text before.
-fn draw(text: &str, size: Option<(u16, u16)>, output: Output, is_first: bool) -> Result<(), Error> {
-    let Some((_, rows)) = size else {
-        let separator = match output {
-            Output::Yaml => "---\n",
-            Output::Table if !is_first => "\n",
-            Output::Table | Output::Json => "",
-        };
-        return write_out(&format!("{separator}{text}"));
+/// Draws over what a terminal with so many rows shows, as far as it has room; elsewhere, below the text before.
+fn draw(text: &str, rows: Option<u16>, output: Output) -> Result<(), Error> {
+    let Some(rows) = rows else {
+        return write_out(&match output {
+            Output::Yaml => format!("---\n{text}"),
+            Output::Table => format!("{text}\n"),
+            Output::Json => text.to_owned(),
+        });
     };
-    let text = match AutoStream::choice(&stdout()) {
-        ColorChoice::Never => strip_str(text).to_string(),
-        _ => text.to_owned(),
-    };
-    let frame = framed(&text, rows.into());
     execute!(
         stdout(),
+        BeginSynchronizedUpdate,
         DisableLineWrap,
         MoveTo(0, 0),
-        Print(frame),
-        Clear(ClearType::FromCursorDown),
-        EnableLineWrap
+        Clear(ClearType::FromCursorDown)
     )?;
-    Ok(())
+    write_out(&framed(text, rows.into()))?;
+    Ok(execute!(stdout(), EnableLineWrap, EndSynchronizedUpdate)?)
 }
 
 /// Returns as many lines as this many rows have room for.
 fn framed(text: &str, rows: usize) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    let room = rows.saturating_sub(1);
-    let shown = if lines.len() > room {
-        room.saturating_sub(1)
-    } else {
-        lines.len()
-    };
-    let (shown, rest) = lines.split_at(shown);
-    let more = (!rest.is_empty()).then(|| format!("… {} more lines", rest.len()));
-    let lines = shown.iter().map(|line| (*line).to_owned()).chain(more);
-    lines.map(|line| line + END_OF_LINE).collect()
+    let (lines, room) = (text.lines().count(), rows.saturating_sub(1));
+    if lines <= room {
+        return text.to_owned();
+    }
+    let shown = room.saturating_sub(1);
+    let kept: String = text.split_inclusive('\n').take(shown).collect();
+    format!("{kept}… {} more lines\n", lines - shown)
 }
 
 #[cfg(test)]
@@ -207,9 +163,9 @@ mod tests {
 
     #[test]
     fn a_frame_fits_the_terminal() {
-        let lines = |rows| framed("a\nb\nc\n", rows).replace(END_OF_LINE, "/");
-        assert_eq!(lines(4), "a/b/c/");
-        assert_eq!(lines(3), "a/… 2 more lines/");
-        assert_eq!(lines(0), "… 3 more lines/");
+        let frame = |rows| framed("a\nb\nc\n", rows);
+        assert_eq!(frame(4), "a\nb\nc\n");
+        assert_eq!(frame(3), "a\n… 2 more lines\n");
+        assert_eq!(frame(0), "… 3 more lines\n");
     }
 }

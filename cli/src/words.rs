@@ -31,50 +31,38 @@ pub(crate) fn brupop(
     argument: Option<Argument<'_>>,
     namespace: &str,
 ) -> String {
-    let argument = argument
-        .map(|argument| format!(" {argument}"))
-        .unwrap_or_default();
-    let namespace = if namespace == DEFAULT_NAMESPACE {
-        String::new()
-    } else {
-        format!(" -n {namespace}")
+    let argument = argument.map_or(String::new(), |argument| format!(" {argument}"));
+    let namespace = match namespace {
+        DEFAULT_NAMESPACE => String::new(),
+        other => format!(" -n {other}"),
     };
     format!("`kubectl brupop {command}{argument}{namespace}`")
 }
 
-/// The name of an object.
+/// Returns the name of an object.
 pub(crate) fn name(text: &str) -> String {
-    if is_object_name(text) {
-        text.to_owned()
-    } else {
-        quotation(text, NAME_MAX)
-    }
+    quoted(text, is_object_name(text), NAME_MAX)
 }
 
-/// A version.
+/// Returns a version.
 pub(crate) fn version(text: &str) -> String {
-    if is_version(text) {
-        text.to_owned()
-    } else {
-        quotation(text, VERSION_MAX)
-    }
+    quoted(text, is_version(text), VERSION_MAX)
 }
 
-/// A variant.
+/// Returns a variant.
 pub(crate) fn variant(text: &str) -> String {
-    if is_variant(text) {
-        text.to_owned()
-    } else {
-        quotation(text, VARIANT_MAX)
+    quoted(text, is_variant(text), VARIANT_MAX)
+}
+
+/// Returns a word as it is if it is of its type, else as a quotation.
+fn quoted(text: &str, is_of_type: bool, limit: usize) -> String {
+    match shown(text, limit) {
+        word if is_of_type => word,
+        words => format!("\"{words}\""),
     }
 }
 
-/// What somebody else says.
-pub(crate) fn quotation(text: &str, limit: usize) -> String {
-    format!("\"{}\"", shown(text, limit))
-}
-
-/// A text from outside, fit to be shown. Backquotes are left to our own commands.
+/// Returns a text from outside, fit to be shown. Backquotes are left to our own commands.
 pub(crate) fn shown(text: &str, limit: usize) -> String {
     printable(text, limit).replace('`', "'")
 }

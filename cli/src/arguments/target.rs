@@ -42,46 +42,44 @@ impl Target {
     /// Returns the flags that name the cluster, as they were given, for commands that are pasted. Impersonation is left out: who
     /// may only look would be told to change something as such.
     pub fn flags(&self) -> String {
-        let flags = self.cluster_flags();
-        let flags = flags.map(|(flag, value)| format!(" {flag} {}", quoted(&value)));
+        let flags = self.cluster_flags().into_iter();
+        let flags = flags.map(|(flag, value)| format!(" --{flag} {}", quoted(&value)));
         flags.collect()
     }
 
     /// Returns all flags as kubectl takes them.
     pub fn kubectl(&self) -> Vec<String> {
-        let named = [
-            ("namespace", Some(&self.namespace)),
-            ("as", self.as_user.as_ref()),
-        ];
-        let named = named
-            .into_iter()
-            .filter_map(|(flag, value)| Some(format!("--{flag}={}", value?)));
-        let groups = self
-            .as_groups
-            .iter()
-            .map(|group| format!("--as-group={group}"));
+        let mut flags = self.cluster_flags();
+        flags.push(("namespace", self.namespace.clone()));
+        flags.extend(self.as_user.clone().map(|user| ("as", user)));
+        flags.extend(
+            self.as_groups
+                .iter()
+                .map(|group| ("as-group", group.clone())),
+        );
         let limit = self.request_timeout.filter(|limit| *limit < Duration::MAX);
-        let limit = limit.map(|limit| format!("--request-timeout={}ms", limit.as_millis()));
-        let cluster = self
-            .cluster_flags()
-            .map(|(flag, value)| format!("{flag}={value}"));
-        cluster.chain(named).chain(groups).chain(limit).collect()
+        flags.extend(limit.map(|limit| ("request-timeout", format!("{}ms", limit.as_millis()))));
+        let flags = flags.into_iter();
+        flags
+            .map(|(flag, value)| format!("--{flag}={value}"))
+            .collect()
     }
 
-    fn cluster_flags(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let kubeconfig = self
-            .kubeconfig
-            .as_ref()
-            .map(|file| file.to_string_lossy().into_owned());
+    fn cluster_flags(&self) -> Vec<(&'static str, String)> {
+        let kubeconfig = self.kubeconfig.as_ref();
         let flags = [
-            ("--kubeconfig", kubeconfig),
-            ("--context", self.context.clone()),
-            ("--cluster", self.cluster.clone()),
-            ("--user", self.user.clone()),
+            (
+                "kubeconfig",
+                kubeconfig.map(|file| file.display().to_string()),
+            ),
+            ("context", self.context.clone()),
+            ("cluster", self.cluster.clone()),
+            ("user", self.user.clone()),
         ];
+        let flags = flags.into_iter();
         flags
-            .into_iter()
             .filter_map(|(flag, value)| Some((flag, value?)))
+            .collect()
     }
 }
 

@@ -62,7 +62,7 @@ pub(crate) fn of(past: &Past) -> History {
         last_finished: status
             .and_then(|status| status.last_finished.as_deref())
             .map(time),
-        events: latest(past.events.clone(), EVENTS),
+        events: latest(&past.events, EVENTS),
         notes: past.notes.clone(),
     }
 }

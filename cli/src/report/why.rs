@@ -88,7 +88,7 @@ pub(crate) fn of(node: &str, found: &AboutNode) -> Result<Why, Error> {
     let slot = status.and_then(|status| status.slots.get(&names::shadow_name(node)));
     why.updating_since = slot.and_then(|slot| slot.since.as_deref()).map(time);
     why.node = name(node);
-    why.events = latest(found.events.clone(), EVENTS);
+    why.events = latest(&found.events, EVENTS);
     why.notes.extend(found.notes.iter().cloned());
     why.no_leader = found.leads.warning();
     Ok(why)
