@@ -64,14 +64,6 @@ pub(crate) struct AboutNode {
     pub leads: Leads,
 }
 
-/// What has happened to the fleet.
-#[derive(Clone, Debug)]
-pub(crate) struct Past {
-    pub fleet: BottlerocketFleet,
-    pub events: Vec<Event>,
-    pub notes: Vec<String>,
-}
-
 impl OperatorApi {
     /// All objects of a kind in the operator's namespace.
     pub fn ours<T: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(&self) -> Api<T> {
@@ -156,17 +148,6 @@ impl OperatorApi {
         })
     }
 
-    /// Reads the fleet, and the reconciler's Events.
-    pub async fn past(&self) -> Result<Past, Error> {
-        let fleet = self.fleet_object().await?.object;
-        let (events, notes) = self.events(&self.namespace, "").await?;
-        Ok(Past {
-            fleet,
-            events,
-            notes,
-        })
-    }
-
     /// Returns the name of the node that is meant: people also give the name of its shadow.
     pub async fn node_named(&self, words: &str) -> String {
         match names::node_of_shadow(words) {
@@ -182,7 +163,7 @@ impl OperatorApi {
 
     /// Reads the reconciler's Events that these fields select. Others may write Events about our objects, too, and say
     /// anything. A caller who may not read them gets a note.
-    async fn events(
+    pub async fn events(
         &self,
         namespace: &str,
         fields: &str,

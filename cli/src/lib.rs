@@ -58,7 +58,12 @@ pub async fn run(arguments: Arguments) -> Result<(), Error> {
             print(&why::of(&node, &found)?, output, &flags)
         }
         Command::Plan => exec::plan(&server().await?, &target, output).await,
-        Command::History => print(&history::of(&server().await?.past().await?), output, &flags),
+        Command::History => {
+            let server = server().await?;
+            let fleet = server.fleet_object().await?.object;
+            let events = server.events(&server.namespace, "").await?;
+            print(&history::of(&fleet, events), output, &flags)
+        }
         Command::Steer(steering) => {
             print(&steer(&server().await?, steering).await?, output, &flags)
         }

@@ -1,5 +1,6 @@
 //! What became of each version, and what the operator told of.
 
+use brupop_api::BottlerocketFleet;
 use brupop_api::crds::NAME_MAX;
 use brupop_api::fleet::VersionRecord;
 use comfy_table::Color;
@@ -7,7 +8,6 @@ use serde::Serialize;
 
 use super::{name, or_dash, time, version, word};
 use crate::event::{self, Event, latest};
-use crate::gather::Past;
 use crate::page::{Page, View};
 use crate::table::Cell;
 use crate::words::{shown, variant};
@@ -53,17 +53,16 @@ pub(crate) struct FailureRow {
     pub reason: String,
 }
 
-/// What has happened to the fleet.
-pub(crate) fn of(past: &Past) -> History {
-    let status = past.fleet.status.as_ref();
-    let records = status.into_iter().flat_map(|status| &status.versions);
+/// Shows what has happened to the fleet; these are Events, and why there are none.
+pub(crate) fn of(fleet: &BottlerocketFleet, (events, notes): (Vec<Event>, Vec<String>)) -> History {
+    let status = fleet.status.as_ref();
+    let versions = status.map_or(&[][..], |status| &status.versions);
+    let last_finished = status.and_then(|status| status.last_finished.as_deref());
     History {
-        versions: records.map(of_version).collect(),
-        last_finished: status
-            .and_then(|status| status.last_finished.as_deref())
-            .map(time),
-        events: latest(&past.events, EVENTS),
-        notes: past.notes.clone(),
+        versions: versions.iter().map(of_version).collect(),
+        last_finished: last_finished.map(time),
+        events: latest(&events, EVENTS),
+        notes,
     }
 }
 

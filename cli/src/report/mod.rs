@@ -20,12 +20,10 @@ fn progressing(shadow: &BottlerocketShadow) -> Option<&Condition> {
     condition(shadow, PROGRESSING)
 }
 
-/// Returns the sentence of a condition and, if a person has to do anything, the remedy.
-fn said_of(said: &Condition) -> (&str, Option<&str>) {
+/// Returns the condition's sentence, without the remedy that [`Reason`](brupop_core::decide::Reason) has, too.
+fn sentence_of(said: &Condition) -> &str {
     let parts = said.message.rsplit_once(TO_GO_ON);
-    parts.map_or((&said.message, None), |(sentence, remedy)| {
-        (sentence, Some(remedy))
-    })
+    parts.map_or(&said.message, |(sentence, _)| sentence)
 }
 
 fn condition<'a>(shadow: &'a BottlerocketShadow, type_: &str) -> Option<&'a Condition> {

@@ -5,7 +5,7 @@ mod node;
 
 use anstream::adapter::strip_str;
 use brupop_api::printable::is_unprintable;
-use brupop_core::decide::{Named, Reason, TO_GO_ON};
+use brupop_core::decide::TO_GO_ON;
 use insta::assert_snapshot;
 use serde_json::json;
 
@@ -15,7 +15,7 @@ use super::fixtures::{
 use super::{history, status, why};
 use crate::arguments::Output;
 use crate::event::latest;
-use crate::gather::{AboutNode, Fleet, Past};
+use crate::gather::{AboutNode, Fleet};
 use crate::leads::Leads;
 use crate::page::{Page, View, rendered};
 
@@ -74,11 +74,7 @@ fn what_happened() {
             "the node runs 1.20.0",
         ),
     ];
-    let view = history::of(&Past {
-        fleet: fleet(),
-        events,
-        notes: vec![],
-    });
+    let view = history::of(&fleet(), (events, vec![]));
     assert_snapshot!("history", text(&view));
     assert_snapshot!("history_yaml", yaml(&view));
 }
@@ -121,11 +117,7 @@ fn nobody_else_drives_the_terminal() {
     evil.clone_into(&mut status.versions[0].version);
     let mut found = about(shadow());
     found.events = vec![event(evil, evil, "2026-11-21T03:00:00Z", evil, evil)];
-    let past = Past {
-        fleet: object.clone(),
-        events: found.events.clone(),
-        notes: vec![],
-    };
+    let history = history::of(&object, (found.events.clone(), vec![]));
     let shadows = vec![shadow(), draining(evil), item(evil, json!({}))];
     let fleet = Fleet {
         object: Some(object),
@@ -133,11 +125,7 @@ fn nobody_else_drives_the_terminal() {
         pools: vec![pool(evil)],
         ..halted()
     };
-    let (status, why, history) = (
-        status::of(&fleet),
-        why::of(evil, &found).unwrap(),
-        history::of(&past),
-    );
+    let (status, why) = (status::of(&fleet), why::of(evil, &found).unwrap());
     let texts = [text(&status), text(&why), text(&history)];
     let programs = [&yaml(&status), &yaml(&why), &yaml(&history)].map(String::clone);
     for shown in texts.iter().chain(&programs) {

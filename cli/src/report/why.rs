@@ -3,15 +3,14 @@
 use brupop_api::conditions::{Condition, ConditionStatus, OVERDUE};
 use brupop_api::{BottlerocketShadow, Problem, State, names};
 use brupop_core::decide::{Named, Reason, Turn};
-use brupop_core::objects::WatchedNode;
 use brupop_core::phases::update_known_since;
 use comfy_table::Color;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    condition, name, or_dash, pool_of, progressing, said_of, sentence, slots_in_use, time, version,
-    word,
+    condition, name, or_dash, pool_of, progressing, sentence, sentence_of, slots_in_use, time,
+    version, word,
 };
 use crate::error::Error;
 use crate::event::{self, Event, latest};
@@ -78,7 +77,7 @@ pub(crate) struct LastFailure {
 pub(crate) fn of(node: &str, found: &AboutNode) -> Result<Why, Error> {
     let mut why = match &found.shadow {
         Some(shadow) => of_shadow(node, &found.namespace, shadow),
-        None => without_shadow(node, &found.namespace, &found.node)?,
+        None => without_shadow(found, node)?,
     };
     let status = found.fleet.as_ref().and_then(|fleet| fleet.status.as_ref());
     let waits_for_slot = why.reason.as_deref() == Some(Reason::LimitReached(Turn::NoSlot).as_str());
@@ -106,15 +105,14 @@ fn of_shadow(node: &str, namespace: &str, shadow: &BottlerocketShadow) -> Why {
         namespace,
         failure: failure.map(|failed| failed.reason.as_str()),
     };
-    let told = said.map(|said| said_of(said));
-    let remedy = said.zip(told.and_then(|told| told.1));
-    let remedy = remedy.map(|(said, remedy)| own_commands(&said.reason, remedy, &named));
+    let remedy = said.and_then(|said| Reason::of_word(&said.reason));
+    let remedy = remedy.map(|reason| reason.remedy(&named));
     Why {
         reason: said.map(|said| word(&said.reason)),
-        message: told.map_or(silent.to_owned(), |told| sentence(told.0)),
+        message: sentence(said.map_or(silent, |said| sentence_of(said))),
         since: said.map(|said| time(since(said, shadow))),
         moves: said.is_some_and(|said| said.status == ConditionStatus::True),
-        remedy,
+        remedy: remedy.filter(|remedy| !remedy.is_empty()),
         overdue: condition(shadow, OVERDUE).map(|overdue| sentence(&overdue.message)),
         runs: status.current_version.as_deref().map(version),
         target: status.target_version.as_deref().map(version),
@@ -139,14 +137,7 @@ fn of_shadow(node: &str, namespace: &str, shadow: &BottlerocketShadow) -> Why {
     }
 }
 
-/// The remedy that the condition ends with. Its commands can be pasted if they are those of this program.
-fn own_commands(reason: &str, remedy: &str, named: &Named<'_>) -> String {
-    let own = Reason::of_word(reason).map(|reason| reason.remedy(named));
-    own.filter(|own| own == remedy)
-        .unwrap_or_else(|| sentence(remedy))
-}
-
-/// Since when the node does what its condition Progressing says.
+/// Returns since when the node does what its condition Progressing says.
 fn since<'a>(said: &'a Condition, shadow: &'a BottlerocketShadow) -> &'a str {
     let transition = said.last_transition_time.as_str();
     let waits = said.status != ConditionStatus::True && said.reason != Reason::NoUpdate.as_str();
@@ -155,39 +146,43 @@ fn since<'a>(said: &'a Condition, shadow: &'a BottlerocketShadow) -> &'a str {
     later.unwrap_or(transition)
 }
 
-/// What is known of a node that has no shadow.
-fn without_shadow(
-    node: &str,
-    namespace: &str,
-    seen: &Result<Option<WatchedNode>, String>,
-) -> Result<Why, Error> {
-    let named = Named {
-        node,
-        pool: "",
-        version: "",
-        namespace,
-        failure: None,
+/// Says what is known of a node that has no shadow.
+fn without_shadow(found: &AboutNode, node: &str) -> Result<Why, Error> {
+    let message = match &found.node {
+        Ok(None) => {
+            return Err(Error::Missing(format!(
+                "Node {}, and no shadow of it",
+                name(node)
+            )));
+        }
+        Ok(Some(node)) if !node.is_managed() => {
+            let (reason, named) = (
+                Reason::NotLabelled,
+                Named {
+                    node: node.name(),
+                    pool: "",
+                    version: "",
+                    namespace: &found.namespace,
+                    failure: None,
+                },
+            );
+            return Ok(Why {
+                reason: Some(reason.as_str().to_owned()),
+                message: reason.message().into_owned(),
+                remedy: Some(reason.remedy(&named)),
+                ..Why::default()
+            });
+        }
+        Ok(Some(_)) => {
+            "the node is labelled, and the reconciler has not created its shadow: see whether one leads, and the Events \
+                        of the Node"
+        }
+        Err(_) => "the node has no shadow: either it is not labelled, or there is no such Node",
     };
-    let of_reason = |reason: Reason<'_>| Why {
-        reason: Some(reason.as_str().to_owned()),
-        message: reason.message().into_owned(),
-        remedy: Some(reason.remedy(&named)),
+    Ok(Why {
+        message: message.to_owned(),
+        notes: found.node.as_ref().err().cloned().into_iter().collect(),
         ..Why::default()
-    };
-    Ok(match seen {
-        Ok(None) => return Err(Error::Missing(format!("Node {}, and no shadow of it", name(node)))),
-        Ok(Some(node)) if !node.is_managed() => of_reason(Reason::NotLabelled),
-        Ok(Some(_)) => Why {
-            message: "the node is labelled, and the reconciler has not created its shadow: see whether one leads, and the \
-                      Events of the Node"
-                .to_owned(),
-            ..Why::default()
-        },
-        Err(why) => Why {
-            message: "the node has no shadow: either it is not labelled, or there is no such Node".to_owned(),
-            notes: vec![why.clone()],
-            ..Why::default()
-        },
     })
 }
 
@@ -218,25 +213,21 @@ impl Why {
 
     fn lines(&self, page: &Page) -> Vec<(&'static str, String, Option<Color>)> {
         let since = |since: &String| format!("{} ({since})", page.age(since));
-        let version = self
-            .runs
-            .as_deref()
-            .map(|runs| match self.target.as_deref() {
-                Some(to) if to != runs => format!("{runs}, and the host would update to {to}"),
-                _ => runs.to_owned(),
-            });
+        let runs = self.runs.as_deref();
+        let runs = runs.map(|runs| match self.target.as_deref() {
+            Some(to) if to != runs => format!("{runs}, and the host would update to {to}"),
+            _ => runs.to_owned(),
+        });
         let state = self.goal.map(|goal| match or_dash(self.state) {
             state if state == goal => state.to_owned(),
             state => format!("{state}, and is to reach {goal}"),
         });
-        let failed = |LastFailure {
-                          reason,
-                          at,
-                          count,
-                          message,
-                      }: &LastFailure| {
-            let age = page.age(at);
-            format!("{reason} ({age}), {count} since the last success: {message}")
+        let failed = |it: &LastFailure| {
+            let (reason, age, count) = (&it.reason, page.age(&it.at), it.count);
+            format!(
+                "{reason} ({age}), {count} since the last success: {}",
+                it.message
+            )
         };
         let (stands, color) = self.standing();
         let lines = [
@@ -249,7 +240,7 @@ impl Why {
                 None,
             ),
             ("overdue", self.overdue.clone(), Some(Color::Red)),
-            ("runs", version, None),
+            ("runs", runs, None),
             ("state", state, None),
             ("pool", self.pool.clone(), None),
             (
