@@ -2,6 +2,7 @@
 
 pub(crate) use comfy_table::Cell;
 use comfy_table::ColumnConstraint::{ContentWidth, Hidden, LowerBoundary};
+use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Color, ContentArrangement, Table, Width};
 
 use crate::page::Page;
@@ -38,57 +39,56 @@ pub(crate) fn facts(facts: Vec<(&str, String, Option<Color>)>, page: &Page) -> S
 }
 
 fn fitted(mut table: Table, ranks: &[u8], page: &Page) -> String {
-    let contents = |index| table.column_cells_iter(index).flatten().map(Cell::content);
-    let natural = table.column_max_content_widths();
-    let last = ranks.len().saturating_sub(1);
-    let longest = |text: String| {
-        text.split([' ', '\n'])
-            .map(|word| word.chars().count())
-            .max()
-    };
-    let longest = contents(last).filter_map(longest).max().unwrap_or(0);
-    let longest = u16::try_from(longest).unwrap_or(u16::MAX).max(TEXT_MIN);
-    let needed = |index: usize| {
-        let natural = natural.get(index).copied().unwrap_or(0);
-        if index == last {
-            natural.min(longest)
-        } else {
-            natural
-        }
-    };
-    let mut shown: Vec<usize> = (0..ranks.len())
-        .filter(|index| contents(*index).any(|content| !content.is_empty()))
-        .collect();
-    let room = page.columns.unwrap_or(u16::MAX).saturating_add(GAP);
-    while shown.iter().fold(0, |sum: u16, index| {
-        sum.saturating_add(needed(*index) + GAP)
-    }) > room
-    {
-        let ranked = shown
-            .iter()
-            .enumerate()
-            .max_by_key(|(_, index)| ranks[**index]);
-        match ranked {
-            Some((at, index)) if ranks[*index] > 0 => drop(shown.remove(at)),
-            _ => break,
+    if table.is_empty() {
+        return String::new();
+    }
+    let mut needed = table.column_max_content_widths();
+    let last = needed.len() - 1;
+    for (index, width) in needed.iter_mut().enumerate() {
+        let cells = table.column_cells_iter(index).flatten();
+        let text: String = cells.map(|cell| cell.content() + " ").collect();
+        let words = text.split([' ', '\n']).map(|word| word.chars().count());
+        let longest = words.max().unwrap_or(0);
+        if longest == 0 {
+            *width = 0;
+        } else if index == last {
+            let longest = u16::try_from(longest).unwrap_or(u16::MAX);
+            *width = longest.max(TEXT_MIN).min(*width);
         }
     }
-    let constraints: Vec<_> = (0..ranks.len())
-        .map(|index| match index {
-            _ if !shown.contains(&index) => Hidden,
-            _ if index == last => LowerBoundary(Width::Fixed(needed(index))),
+    let room = page
+        .columns
+        .map_or(u16::MAX, |columns| columns.saturating_add(GAP));
+    let fits = |needed: &[u16]| {
+        let shown = needed.iter().filter(|width| **width > 0);
+        shown.map(|width| u32::from(width + GAP)).sum::<u32>() <= room.into()
+    };
+    let highest = |needed: &[u16]| {
+        let ranked = (0..=last).filter(|index| needed[*index] > 0 && ranks[*index] > 0);
+        ranked.max_by_key(|index| ranks[*index])
+    };
+    while !fits(&needed)
+        && let Some(index) = highest(&needed)
+    {
+        needed[index] = 0;
+    }
+    let constraints = needed
+        .into_iter()
+        .enumerate()
+        .map(|(index, width)| match width {
+            0 => Hidden,
+            width if index == last => LowerBoundary(Width::Fixed(width)),
             _ => ContentWidth,
-        })
-        .collect();
+        });
     table.set_constraints(constraints);
     for column in table.column_iter_mut() {
         column.set_padding((0, GAP));
     }
-    table
-        .load_style(comfy_table::presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(room);
-    table.force_no_tty().enforce_styling().style_text_only();
+    let table = table
+        .load_style(NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic);
+    let table = table.set_width(room).force_no_tty().enforce_styling();
+    table.style_text_only();
     table.trim_fmt() + "\n"
 }
 
