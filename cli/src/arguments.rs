@@ -7,6 +7,7 @@ use brupop_api::names::{DEFAULT_POOL, is_object_name};
 use clap::{Parser, Subcommand, ValueEnum};
 
 pub use target::Target;
+pub(crate) use target::is_plain;
 
 /// Shows what the Bottlerocket update operator does with a fleet and why, and steers it
 #[derive(Clone, Debug, Parser)]

@@ -3,6 +3,7 @@
 //! <https://kubernetes.io/docs/tasks/extend-kubectl/kubectl-plugins/>
 
 use std::ffi::{OsStr, OsString};
+use std::iter;
 use std::time::Duration;
 
 use brupop_api::crds::is_version;
@@ -10,12 +11,12 @@ use brupop_api::names::{is_object_name, node_of_shadow};
 use brupop_api::{BottlerocketShadow, Item};
 use brupop_core::pool::Pool;
 use clap::{Arg, CommandFactory as _, FromArgMatches as _};
-use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete as candidates};
+use clap_complete::engine::{self, ArgValueCompleter, CompletionCandidate};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use crate::arguments::{Arguments, Target};
-use crate::connection::connect;
+use crate::arguments::{Arguments, Target, is_plain};
+use crate::connection::{PROGRAM, connect};
 use crate::error::Error;
 use crate::gather::{OperatorApi, list};
 use crate::steer::backs_off;
@@ -25,61 +26,38 @@ pub(crate) const SCRIPT: &str = include_str!("../kubectl_complete-brupop");
 /// Nobody waits for names longer than this.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
-/// Returns the candidates for the last of these words, in the form that kubectl understands. Must be called where it may
-/// block.
+/// Returns the candidates for the last of these words, in the form that kubectl understands. The shell evaluates what it is
+/// offered, so words of other than plain characters are left out. Must be called where it may block.
 ///
 /// # Errors
-/// The words cannot be understood.
+/// There are no words.
 pub(crate) fn complete(words: &[String]) -> Result<String, Error> {
-    let words: Vec<OsString> = [crate::connection::PROGRAM]
-        .into_iter()
-        .chain(words.iter().map(String::as_str))
-        .map(Into::into)
-        .collect();
-    let (typed, before) = words
-        .split_last()
-        .map_or((OsStr::new(""), &words[..]), |(typed, before)| {
-            (typed, before)
-        });
-    let target = target(before);
+    let words = words.iter().map(String::as_str);
+    let words: Vec<OsString> = iter::once(PROGRAM).chain(words).map(Into::into).collect();
+    let last = words.len() - 1;
+    let target = target(&words[..last]);
     let named = |argument: Arg| {
         let (id, target) = (argument.get_id().to_string(), target.clone());
-        match id.as_str() {
-            "node" | "failed-node" | "pool" | "version" => {
-                argument.add(ArgValueCompleter::new(move |typed: &OsStr| {
-                    names(&id, target.as_ref(), typed)
-                }))
-            }
-            _ => argument,
+        if !["node", "failed-node", "pool", "version"].contains(&id.as_str()) {
+            return argument;
         }
+        let names = move |typed: &OsStr| names(&id, target.as_ref(), typed);
+        argument.add(ArgValueCompleter::new(names))
     };
     let mut command = Arguments::command().mut_subcommands(|command| command.mut_args(named));
-    let is_option = typed.as_encoded_bytes().starts_with(b"-");
+    let is_option = words[last].as_encoded_bytes().starts_with(b"-");
     let folder = std::env::current_dir().ok();
-    let found = candidates(
-        &mut command,
-        words.clone(),
-        words.len() - 1,
-        folder.as_deref(),
-    )?;
-    let offered = found
-        .iter()
-        .filter(|it| is_option || !it.get_value().as_encoded_bytes().starts_with(b"-"));
+    let found = engine::complete(&mut command, words, last, folder.as_deref())?;
     let line = |it: &CompletionCandidate| {
+        let word = it.get_value().to_str()?;
         let help = it.get_help().map(ToString::to_string).unwrap_or_default();
-        format!("{}\t{help}", it.get_value().display())
-            .trim_end()
-            .to_owned()
-            + "\n"
+        let is_offered = is_plain(word) && (is_option || !word.starts_with('-'));
+        is_offered.then(|| format!("{word}\t{help}").trim_end().to_owned() + "\n")
     };
-    let lines: String = offered.map(line).collect();
-    // No files are offered, and no blank follows a folder.
-    let directive = if lines.contains("/\n") {
-        ":6\n"
-    } else {
-        ":4\n"
-    };
-    Ok(lines + directive)
+    let lines: String = found.iter().filter_map(line).collect();
+    // The shell adds no files of its own, and no blank after a folder.
+    let no_blank = lines.contains("/\n");
+    Ok(lines + if no_blank { ":6\n" } else { ":4\n" })
 }
 
 /// Returns which cluster these words name, however few they are.
@@ -102,7 +80,7 @@ fn names(id: &str, target: Option<&Target>, typed: &OsStr) -> Vec<CompletionCand
     fitting.map(CompletionCandidate::new).collect()
 }
 
-/// Returns names in the cluster. The shell evaluates what it is offered, so what is not of the type is left out.
+/// Returns names in the cluster, but for those that are not of their type.
 async fn named(server: &OperatorApi, id: &str) -> Result<Vec<String>, Error> {
     if id == "version" {
         let status = server
@@ -160,6 +138,7 @@ mod tests {
             ("pause --can", &[":4"]),
             ("--kubeconfig Car", &["Cargo.toml", ":4"]),
             ("status --kubeconfig sr", &["src/", ":6"]),
+            ("status --kubeconfig src/rep", &["src/report/", ":6"]),
         ] {
             assert_eq!(offered(line), expected, "{line}");
         }

@@ -126,16 +126,15 @@ impl OperatorApi {
             other => Ok(other?),
         };
         // The reconciler publishes an Event about a Node on its shadow, too, if there is one.
-        let (events_in, kind, name) = match &shadow {
+        let (namespace, about) = match &shadow {
             Some(_) => (
                 self.namespace.as_str(),
-                "BottlerocketShadow",
-                shadow_name.as_str(),
+                format!("BottlerocketShadow,involvedObject.name={shadow_name}"),
             ),
-            None => (EVENTS_OF_NODES, "Node", node),
+            None => (EVENTS_OF_NODES, format!("Node,involvedObject.name={node}")),
         };
-        let about = format!(",involvedObject.kind={kind},involvedObject.name={name}");
-        let (events, notes) = self.events(events_in, &about).await?;
+        let about = format!(",involvedObject.kind={about}");
+        let (events, notes) = self.events(namespace, &about).await?;
         Ok(AboutNode {
             namespace: self.namespace.clone(),
             shadow,
@@ -170,13 +169,10 @@ impl OperatorApi {
     ) -> Result<(Vec<Event>, Vec<String>), Error> {
         let api = Api::<Item<Event>>::namespaced(self.client.clone(), namespace);
         match list(&api, &format!("reportingComponent={REPORTER}{fields}")).await {
-            Ok(found) => Ok((
-                found
-                    .into_iter()
-                    .filter_map(|item| item.body.ok())
-                    .collect(),
-                vec![],
-            )),
+            Ok(found) => {
+                let events = found.into_iter().filter_map(|item| item.body.ok());
+                Ok((events.collect(), vec![]))
+            }
             Err(forbidden @ Error::Forbidden(_)) => Ok((vec![], vec![forbidden.to_string()])),
             Err(error) => Err(error),
         }

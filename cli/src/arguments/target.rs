@@ -83,14 +83,18 @@ impl Target {
     }
 }
 
-/// The word as shells read it.
+/// Returns the word as shells read it.
 fn quoted(word: &str) -> String {
-    let is_plain =
-        |character: char| character.is_ascii_alphanumeric() || "-_./:@=+,%".contains(character);
-    if !word.is_empty() && word.chars().all(is_plain) {
+    if is_plain(word) {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// Whether shells read this word as it is.
+pub(crate) fn is_plain(word: &str) -> bool {
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || "-_./:@=+,%".contains(it);
+    !word.is_empty() && word.chars().all(is_plain)
 }
 
 /// How long to wait for an answer, as kubectl reads it: `0`, a number of seconds, or a duration.

@@ -56,59 +56,34 @@ fn limit(status: &BottlerocketFleetStatus) -> Option<u64> {
 /// Says how many slots are in use, and by which nodes: those of this pool, if it is full, else those of the fleet. The condition
 /// does not say it: thousands of shadows would be rewritten each time that a slot changes hands.
 fn slots_in_use(its: &str, status: &BottlerocketFleetStatus, pools: &[Item<Pool>]) -> String {
-    let of = |pool: &str| -> Vec<String> {
-        let slots = status.slots.iter();
-        let slots = slots.filter(|(_, slot)| slot_pool(slot) == pool);
-        slots.map(|(shadow, _)| node_of(shadow)).collect()
-    };
-    let (of_pool, all) = (of(its), status.slots.keys().map(|shadow| node_of(shadow)));
-    let pool = pools
-        .iter()
-        .find(|pool| pool.name() == its)
-        .and_then(Item::ok);
-    let pool_limit = pool
-        .map(|pool| &pool.stored)
-        .filter(|it| !it.conditions.is_empty());
-    let pool_limit = pool_limit.map(|it| it.counts).filter(|counts| {
-        counts.unavailable_nodes.max(of_pool.len() as u64) >= counts.unavailable_limit
+    let is_its = |slot: &Slot| slot.pool.as_deref().unwrap_or(names::DEFAULT_POOL) == its;
+    let mut slots: Vec<_> = status.slots.iter().collect();
+    let pool = pools.iter().find(|pool| pool.name() == its);
+    let stored = pool.and_then(Item::ok).map(|pool| &pool.stored);
+    let used = slots.iter().filter(|(_, slot)| is_its(slot)).count() as u64;
+    let full = stored.filter(|it| {
+        let counts = &it.counts;
+        !it.conditions.is_empty() && counts.unavailable_nodes.max(used) >= counts.unavailable_limit
     });
     let fleet_limit = limit(status);
+    let fleet_has_room = fleet_limit.is_some_and(|limit| limit > slots.len() as u64);
     // The limit of the default pool is in the environment.
-    let is_default = its == names::DEFAULT_POOL
-        && !pools.is_empty()
-        && fleet_limit.is_some_and(|limit| limit > all.len() as u64);
-    let (nodes, limit) = match (pool_limit, fleet_limit) {
-        (Some(counts), _) => (
-            of_pool,
-            format!(
-                "{} in use in the pool {}",
-                counts.unavailable_limit,
-                name(its)
-            ),
-        ),
-        _ if is_default => (
-            of_pool,
-            format!("MAX_CONCURRENT_UPDATE in use in the pool {its}"),
-        ),
-        (None, limit) => (
-            all.collect(),
-            format!(
-                "{} in use",
-                limit.map_or("?".to_owned(), |limit| limit.to_string())
-            ),
-        ),
+    let is_default = its == names::DEFAULT_POOL && !pools.is_empty() && fleet_has_room;
+    let limit = match (full, fleet_limit) {
+        (Some(it), _) => it.counts.unavailable_limit.to_string(),
+        _ if is_default => "MAX_CONCURRENT_UPDATE".to_owned(),
+        (None, limit) => limit.map_or("?".to_owned(), |limit| limit.to_string()),
     };
-    let by = if nodes.is_empty() {
-        String::new()
-    } else {
-        format!(", by {}", some(&nodes, usize::MAX))
-    };
-    format!("{} of {limit}{by}", nodes.len())
-}
-
-/// Returns the pool of a node that has this slot.
-fn slot_pool(slot: &Slot) -> &str {
-    slot.pool.as_deref().unwrap_or(names::DEFAULT_POOL)
+    let mut in_use = "in use".to_owned();
+    if full.is_some() || is_default {
+        slots.retain(|(_, slot)| is_its(slot));
+        in_use += &format!(" in the pool {}", name(its));
+    }
+    let nodes: Vec<String> = slots.iter().map(|(shadow, _)| node_of(shadow)).collect();
+    if !nodes.is_empty() {
+        in_use += &format!(", by {}", some(&nodes, usize::MAX));
+    }
+    format!("{} of {limit} {in_use}", nodes.len())
 }
 
 fn word(text: &str) -> String {

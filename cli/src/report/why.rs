@@ -1,7 +1,7 @@
 //! Why one node moves or waits.
 
 use brupop_api::conditions::{Condition, ConditionStatus, OVERDUE};
-use brupop_api::{BottlerocketShadow, Problem, State, names};
+use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Problem, State, names};
 use brupop_core::decide::{Named, Reason, Turn};
 use brupop_core::phases::update_known_since;
 use comfy_table::Color;
@@ -75,16 +75,30 @@ pub(crate) struct LastFailure {
 
 /// Says why the node of this name moves or waits.
 pub(crate) fn of(node: &str, found: &AboutNode) -> Result<Why, Error> {
-    let mut why = match &found.shadow {
-        Some(shadow) => of_shadow(node, &found.namespace, shadow),
-        None => without_shadow(found, node)?,
+    let told = |message: &str| Why {
+        message: message.to_owned(),
+        ..Why::default()
     };
-    let status = found.fleet.as_ref().and_then(|fleet| fleet.status.as_ref());
-    let waits_for_slot = why.reason.as_deref() == Some(Reason::LimitReached(Turn::NoSlot).as_str());
-    if let (Some(status), Some(shadow), true) = (status, &found.shadow, waits_for_slot) {
-        why.slots = Some(slots_in_use(pool_of(shadow), status, &found.pools));
-    }
-    let slot = status.and_then(|status| status.slots.get(&names::shadow_name(node)));
+    let mut why = match (&found.shadow, &found.node) {
+        (Some(shadow), _) => of_shadow(node, found, shadow),
+        (None, Ok(None)) => {
+            let what = format!("Node {}, and no shadow of it", name(node));
+            return Err(Error::Missing(what));
+        }
+        (None, Ok(Some(seen))) if !seen.is_managed() => Why {
+            reason: Some(Reason::NotLabelled.as_str().to_owned()),
+            remedy: Some(Reason::NotLabelled.remedy(&named(node, found, None))),
+            ..told(&Reason::NotLabelled.message())
+        },
+        (None, Ok(Some(_))) => told(
+            "the node is labelled, and the reconciler has not created its shadow: see whether one leads, and the Events of the Node",
+        ),
+        (None, Err(why)) => Why {
+            notes: vec![why.clone()],
+            ..told("the node has no shadow: either it is not labelled, or there is no such Node")
+        },
+    };
+    let slot = ledger(found).and_then(|status| status.slots.get(&names::shadow_name(node)));
     why.updating_since = slot.and_then(|slot| slot.since.as_deref()).map(time);
     why.node = name(node);
     why.events = latest(&found.events, EVENTS);
@@ -93,39 +107,55 @@ pub(crate) fn of(node: &str, found: &AboutNode) -> Result<Why, Error> {
     Ok(why)
 }
 
-fn of_shadow(node: &str, namespace: &str, shadow: &BottlerocketShadow) -> Why {
+fn ledger(found: &AboutNode) -> Option<&BottlerocketFleetStatus> {
+    found.fleet.as_ref()?.status.as_ref()
+}
+
+fn named<'a>(
+    node: &'a str,
+    found: &'a AboutNode,
+    shadow: Option<&'a BottlerocketShadow>,
+) -> Named<'a> {
+    let status = shadow.and_then(|shadow| shadow.status.as_ref());
+    let failure = shadow.and_then(|shadow| shadow.spec.last_failure.as_ref());
+    let version = status.and_then(|status| status.target_version.as_deref());
+    Named {
+        node,
+        pool: shadow.map_or("", pool_of),
+        version: version.unwrap_or_default(),
+        namespace: &found.namespace,
+        failure: failure.map(|failed| failed.reason.as_str()),
+    }
+}
+
+fn of_shadow(node: &str, found: &AboutNode, shadow: &BottlerocketShadow) -> Why {
     let status = shadow.status.clone().unwrap_or_default();
     let said = progressing(shadow);
     let silent = "the reconciler has said nothing about this node yet: see whether one leads";
+    let reason = said.and_then(|said| Reason::of_word(&said.reason));
+    let remedy = reason
+        .as_ref()
+        .map(|reason| reason.remedy(&named(node, found, Some(shadow))));
+    let in_use = |status| slots_in_use(pool_of(shadow), status, &found.pools);
+    let waits_for_slot = reason == Some(Reason::LimitReached(Turn::NoSlot));
+    let pool = Some(pool_of(shadow)).filter(|pool| !pool.is_empty());
+    // A version lock is no problem; the sentence is shown all the same.
+    let problem = status.problem.filter(|it| *it != Problem::NoUpdateChosen);
     let failure = shadow.spec.last_failure.as_ref();
-    let named = Named {
-        node,
-        pool: pool_of(shadow),
-        version: status.target_version.as_deref().unwrap_or_default(),
-        namespace,
-        failure: failure.map(|failed| failed.reason.as_str()),
-    };
-    let remedy = said.and_then(|said| Reason::of_word(&said.reason));
-    let remedy = remedy.map(|reason| reason.remedy(&named));
     Why {
         reason: said.map(|said| word(&said.reason)),
         message: sentence(said.map_or(silent, |said| sentence_of(said))),
         since: said.map(|said| time(since(said, shadow))),
         moves: said.is_some_and(|said| said.status == ConditionStatus::True),
         remedy: remedy.filter(|remedy| !remedy.is_empty()),
+        slots: ledger(found).filter(|_| waits_for_slot).map(in_use),
         overdue: condition(shadow, OVERDUE).map(|overdue| sentence(&overdue.message)),
         runs: status.current_version.as_deref().map(version),
         target: status.target_version.as_deref().map(version),
         state: status.current_state.map(State::as_str),
         goal: Some(shadow.spec.state.as_str()),
-        pool: Some(pool_of(shadow))
-            .filter(|pool| !pool.is_empty())
-            .map(name),
-        // A version lock is no problem; the sentence is shown all the same.
-        problem: status
-            .problem
-            .filter(|it| *it != Problem::NoUpdateChosen)
-            .map(Problem::as_str),
+        pool: pool.map(name),
+        problem: problem.map(Problem::as_str),
         agent_says: status.message.as_deref().map(sentence),
         last_failure: failure.map(|failed| LastFailure {
             reason: word(&failed.reason),
@@ -144,46 +174,6 @@ fn since<'a>(said: &'a Condition, shadow: &'a BottlerocketShadow) -> &'a str {
     let known = update_known_since(shadow).filter(|_| waits);
     let later = known.filter(|known| known.parse::<Timestamp>().ok() > transition.parse().ok());
     later.unwrap_or(transition)
-}
-
-/// Says what is known of a node that has no shadow.
-fn without_shadow(found: &AboutNode, node: &str) -> Result<Why, Error> {
-    let message = match &found.node {
-        Ok(None) => {
-            return Err(Error::Missing(format!(
-                "Node {}, and no shadow of it",
-                name(node)
-            )));
-        }
-        Ok(Some(node)) if !node.is_managed() => {
-            let (reason, named) = (
-                Reason::NotLabelled,
-                Named {
-                    node: node.name(),
-                    pool: "",
-                    version: "",
-                    namespace: &found.namespace,
-                    failure: None,
-                },
-            );
-            return Ok(Why {
-                reason: Some(reason.as_str().to_owned()),
-                message: reason.message().into_owned(),
-                remedy: Some(reason.remedy(&named)),
-                ..Why::default()
-            });
-        }
-        Ok(Some(_)) => {
-            "the node is labelled, and the reconciler has not created its shadow: see whether one leads, and the Events \
-                        of the Node"
-        }
-        Err(_) => "the node has no shadow: either it is not labelled, or there is no such Node",
-    };
-    Ok(Why {
-        message: message.to_owned(),
-        notes: found.node.as_ref().err().cloned().into_iter().collect(),
-        ..Why::default()
-    })
 }
 
 impl View for Why {
