@@ -1,5 +1,6 @@
 //! Why something could not be done.
 
+use brupop_api::item::Unreadable;
 use brupop_runtime::client::ClientError;
 use brupop_runtime::errors::status_message;
 use kube::config::KubeconfigError;
@@ -23,22 +24,11 @@ pub enum Error {
     #[error("you may not {0}; {hint}", hint = .0.given_by())]
     Forbidden(Right),
     /// The API server refuses a request for another reason.
-    #[error("the API server refuses to let you {what}: {why}")]
-    Refused {
-        /// What was tried.
-        what: Right,
-        /// What it said.
-        why: String,
-    },
+    #[error("the API server refuses to let you {0}: {1}")]
+    Refused(Right, String),
     /// A request failed on its way, or its answer did.
-    #[error("could not {what}")]
-    Request {
-        /// What was tried.
-        what: Right,
-        /// What happened.
-        #[source]
-        source: Box<kube::Error>,
-    },
+    #[error("could not {0}")]
+    Request(Right, #[source] Box<kube::Error>),
     /// The object changed between reading and writing.
     #[error(
         "{0} has changed since it was read, so nothing was written: look at it again, and repeat the command"
@@ -54,23 +44,11 @@ pub enum Error {
     #[error("there is no {0}")]
     Missing(String),
     /// An object cannot be understood.
-    #[error("{what} cannot be read: {why}")]
-    Unreadable {
-        /// The object.
-        what: String,
-        /// What is wrong with it.
-        why: String,
-    },
+    #[error("{0} cannot be read: {1}")]
+    Unreadable(String, Unreadable),
     /// The version is not halted.
-    #[error("the version {version} is not halted{variant}; halted are: {halted}")]
-    NotHalted {
-        /// The version.
-        version: String,
-        /// The variant, if one was named.
-        variant: String,
-        /// The versions that are halted.
-        halted: String,
-    },
+    #[error("the version {0}")]
+    NotHalted(String),
     /// `kubectl exec` failed, and said this.
     #[error("the plan could not be made: {0}")]
     Plan(String),
@@ -86,7 +64,7 @@ pub enum Error {
 }
 
 impl Right {
-    /// The error of a request that needed this right.
+    /// Returns the error of a request that needed this right.
     pub(crate) fn failed(self, source: kube::Error) -> Error {
         match &source {
             kube::Error::Api(status) if is_about_rights(status) => Error::Forbidden(self),
@@ -96,19 +74,13 @@ impl Right {
             {
                 Error::NotInstalled(self.resource)
             }
-            kube::Error::Api(status) => Error::Refused {
-                what: self,
-                why: status_message(status).into_owned(),
-            },
-            _ => Error::Request {
-                what: self,
-                source: Box::new(source),
-            },
+            kube::Error::Api(status) => Error::Refused(self, status_message(status).into_owned()),
+            _ => Error::Request(self, Box::new(source)),
         }
     }
 }
 
-/// Does this refusal come from RBAC, and not from an admission rule? The API server gives both the same code and reason.
+/// Whether this refusal comes from RBAC, and not from an admission rule. The API server gives both the same code and reason.
 fn is_about_rights(status: &Status) -> bool {
     status.code == 403
         && status.message.contains(" is forbidden: User ")

@@ -91,8 +91,9 @@ pub(crate) fn section(events: &[Event], of_one_node: bool, page: &Page) -> Strin
             Cell::new(&event.message),
         ]
     };
-    let head = [("AGE", 0), ("ABOUT", 1), ("EVENT", 2), ("MESSAGE", 0)];
-    page.section("EVENTS", &head, events.iter().map(row).collect())
+    let head = "AGE|ABOUT|EVENT|MESSAGE";
+    let ranks = [0, 1, 2, 0];
+    page.section("EVENTS", head, &ranks, events.iter().map(row).collect())
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ use brupop_core::objects::{LeaseRecord, WatchedFleet, WatchedNode};
 use brupop_core::pool::Pool;
 use brupop_runtime::errors::describe;
 use jiff::Timestamp;
-use jiff::fmt::rfc2822;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, ListParams, Patch, PatchParams};
@@ -178,24 +177,12 @@ impl OperatorApi {
         }
     }
 
-    /// Says whether a reconciler leads, by the clock of the API server. Whatever else was asked for is answered all the same.
+    /// Says whether a reconciler leads. Whatever else was asked for is answered all the same.
     pub async fn leads(&self) -> Leads {
         match self.read::<LeaseRecord>(names::LEASE).await {
-            Ok(lease) => Leads::of(lease.as_ref(), self.time().await),
+            Ok(lease) => Leads::of(lease.as_ref(), Timestamp::now()),
             Err(error) => Leads::NotKnown(shown(&describe(&error), MESSAGE_MAX)),
         }
-    }
-
-    /// Returns the time of the API server, from the head of an answer; our own, if that has none.
-    async fn time(&self) -> Timestamp {
-        let told = async || {
-            let request = http::Request::get("/version");
-            let request = request.body(kube::client::Body::empty()).ok()?;
-            let answer = self.client.send(request).await.ok()?;
-            let date = answer.headers().get(http::header::DATE)?.to_str().ok()?;
-            Some(rfc2822::parse(date).ok()?.timestamp())
-        };
-        told().await.unwrap_or_else(Timestamp::now)
     }
 
     /// Reads our object of this name, if there is one.
@@ -247,10 +234,7 @@ pub(crate) fn body<T: Readable<Kind: Resource<DynamicType = ()>>>(
     item: Item<T>,
 ) -> Result<T, Error> {
     let what = named::<T::Kind>(item.name());
-    item.body.map_err(|why| Error::Unreadable {
-        what,
-        why: why.to_string(),
-    })
+    item.body.map_err(|why| Error::Unreadable(what, why))
 }
 
 /// Returns the object of this name in a sentence.

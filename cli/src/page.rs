@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::arguments::Output;
 use crate::error::Error;
-use crate::table::{Cell, Head, facts, table};
+use crate::table::{Cell, facts, table};
 
 /// Binds the words of a command, so that no table breaks it between two lines. It is printed as a blank.
 const NO_BREAK: &str = "\u{a0}";
@@ -59,11 +59,11 @@ impl Page {
     }
 
     /// Returns a table under a title; nothing without rows.
-    pub fn section(&self, title: &str, head: &[Head], rows: Vec<Vec<Cell>>) -> String {
+    pub fn section(&self, title: &str, head: &str, ranks: &[u8], rows: Vec<Vec<Cell>>) -> String {
         if rows.is_empty() {
             return String::new();
         }
-        format!("\n{title}\n{}", table(head, rows, self))
+        format!("\n{title}\n{}", table(head, ranks, rows, self))
     }
 
     /// Returns lines that say what could not be looked at.

@@ -11,7 +11,7 @@ use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::words::{Argument, brupop, variant, version};
+use crate::words::{self, variant, version};
 
 /// A change, and what there is to say once it is made.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,7 +109,7 @@ pub(crate) fn update_now(node: &WatchedNode, namespace: &str) -> PlannedChange {
             "the update of the node {name} is asked for already"
         ));
     }
-    let why = brupop("why", Some(Argument::Node(name)), namespace);
+    let why = words::why(name, namespace);
     let says = format!(
         "the update of the node {name} is asked for: it begins before others, also outside the window, and this stays so \
          until it is cancelled; {why} says whether anything else is in its way"
@@ -154,7 +154,7 @@ pub(crate) fn retry(
     if node.annotation(names::RETRY_ANNOTATION) == Some(&attempt) {
         return unchanged(format!("{ended} already"));
     }
-    let why = brupop("why", Some(Argument::Node(name)), namespace);
+    let why = words::why(name, namespace);
     let says = format!(
         "{ended}: it is updated in its turn, and backs off again if that fails; {why} says whether anything else is in its way"
     );
@@ -183,18 +183,16 @@ pub(crate) fn resume_version(
     };
     let meant: Vec<&ResumedVersion> = halts.iter().filter(|halt| is_meant(halt)).collect();
     if meant.is_empty() {
-        let halted = halts
-            .iter()
-            .map(|halt| format!("{} for {}", version(&halt.version), variant(&halt.variant)));
-        return Err(Error::NotHalted {
-            version: resumed.to_owned(),
-            variant: of_variant.map_or_else(String::new, |variant| format!(" for {variant}")),
-            halted: if halts.is_empty() {
-                "none".to_owned()
-            } else {
-                halted.collect::<Vec<_>>().join(", ")
-            },
+        let halted = halts.iter().map(|halt| {
+            let (version, variant) = (version(&halt.version), variant(&halt.variant));
+            format!("{version} for {variant}")
         });
+        let halted = halted.collect::<Vec<_>>().join(", ");
+        let halted = if halted.is_empty() { "none" } else { &halted };
+        let of = of_variant.map_or(String::new(), |variant| format!(" for {variant}"));
+        return Err(Error::NotHalted(format!(
+            "{resumed} is not halted{of}; halted are: {halted}"
+        )));
     }
     let variants: Vec<&str> = meant.iter().map(|halt| halt.variant.as_str()).collect();
     let what = format!("{resumed} for {}", variants.join(", "));

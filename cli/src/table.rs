@@ -14,18 +14,14 @@ const TEXT_MIN: u16 = 24;
 /// Maximum number of nodes in a sentence for people. Programs are told all.
 const NAMED: usize = 6;
 
-/// A column's name and rank. Rank 0 is always there; on a narrow terminal the others are left out, the highest rank first.
-/// Only the last column is wrapped.
-pub(crate) type Head = (&'static str, u8);
-
-/// Returns rows under a head of column names. A column without any content is left out.
-pub(crate) fn table(head: &[Head], rows: Vec<Vec<Cell>>, page: &Page) -> String {
+/// Returns rows under a head of column names with `|` between them. A column without any content is left out. So are, on a
+/// narrow terminal, columns whose rank is not 0, the highest first. Only the last column is wrapped.
+pub(crate) fn table(head: &str, ranks: &[u8], rows: Vec<Vec<Cell>>, page: &Page) -> String {
     let mut table = Table::new();
-    let names = head.iter().map(|(name, _)| *name);
-    table.set_header(names.map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
+    let names = head.split('|').map(Cell::new);
+    table.set_header(names.map(|name| name.add_attribute(Attribute::Bold)));
     table.add_rows(rows);
-    let ranks: Vec<u8> = head.iter().map(|(_, rank)| *rank).collect();
-    fitted(table, &ranks, page)
+    fitted(table, ranks, page)
 }
 
 /// Returns lines of a key in this colour, and what there is to say of it.
@@ -114,13 +110,7 @@ mod tests {
 
     #[test]
     fn narrow_terminals_leave_columns_out() {
-        let head = [
-            ("NODE", 0),
-            ("AGE", 1),
-            ("STATE", 2),
-            ("EMPTY", 0),
-            ("WHY", 0),
-        ];
+        let head = "NODE|AGE|STATE|EMPTY|WHY";
         let rows = || {
             let why = "one two three four five six seven";
             let row = ["node-0", "5s", "Idle", "", why];
@@ -136,7 +126,8 @@ mod tests {
         let coloured = |columns| {
             let (now, flags) = (Timestamp::UNIX_EPOCH, String::new());
             table(
-                &head,
+                head,
+                &[0, 1, 2, 0, 0],
                 rows(),
                 &Page {
                     now,

@@ -88,16 +88,11 @@ impl View for History {
             || "No update has ended yet\n".to_owned(),
             |at| format!("The last update ended {} ago\n", page.age(at)),
         );
-        let head = [
-            ("VERSION", 0),
-            ("VARIANT", 1),
-            ("REPORTED", 2),
-            ("REACHED BY", 0),
-            ("FAILED ON", 0),
-        ];
+        let head = "VERSION|VARIANT|REPORTED|REACHED BY|FAILED ON";
+        let ranks = [0, 1, 2, 0, 0];
         let rows = self.versions.iter().map(|outcome| outcome.row(page));
         finished
-            + &page.section("VERSIONS", &head, rows.collect())
+            + &page.section("VERSIONS", head, &ranks, rows.collect())
             + &event::section(&self.events, false, page)
             + &page.notes(&self.notes)
     }

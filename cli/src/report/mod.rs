@@ -9,7 +9,7 @@ use brupop_api::conditions::{Condition, PROGRESSING};
 use brupop_api::crds::{MESSAGE_MAX, TIME_MAX, WORD_MAX};
 use brupop_api::fleet::Slot;
 use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, names};
-use brupop_core::decide::TO_GO_ON;
+use brupop_core::decide::{Named, TO_GO_ON};
 use brupop_core::pool::Pool;
 
 use crate::table::some;
@@ -29,6 +29,17 @@ fn sentence_of(said: &Condition) -> &str {
 fn condition<'a>(shadow: &'a BottlerocketShadow, type_: &str) -> Option<&'a Condition> {
     let mut conditions = shadow.status.as_ref()?.conditions.iter();
     conditions.find(|condition| condition.type_ == type_)
+}
+
+/// Returns what a remedy is about that names nothing yet.
+fn nothing_named(namespace: &str) -> Named<'_> {
+    Named {
+        node: "",
+        pool: "",
+        version: "",
+        namespace,
+        failure: None,
+    }
 }
 
 fn time(text: &str) -> String {

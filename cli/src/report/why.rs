@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    condition, name, or_dash, pool_of, progressing, sentence, sentence_of, slots_in_use, time,
-    version, word,
+    condition, name, nothing_named, or_dash, pool_of, progressing, sentence, sentence_of,
+    slots_in_use, time, version, word,
 };
 use crate::error::Error;
 use crate::event::{self, Event, latest};
@@ -79,15 +79,19 @@ pub(crate) fn of(node: &str, found: &AboutNode) -> Result<Why, Error> {
         message: message.to_owned(),
         ..Why::default()
     };
+    let named = Named {
+        node,
+        ..nothing_named(&found.namespace)
+    };
     let mut why = match (&found.shadow, &found.node) {
-        (Some(shadow), _) => of_shadow(node, found, shadow),
+        (Some(shadow), _) => of_shadow(named, found, shadow),
         (None, Ok(None)) => {
             let what = format!("Node {}, and no shadow of it", name(node));
             return Err(Error::Missing(what));
         }
         (None, Ok(Some(seen))) if !seen.is_managed() => Why {
             reason: Some(Reason::NotLabelled.as_str().to_owned()),
-            remedy: Some(Reason::NotLabelled.remedy(&named(node, found, None))),
+            remedy: Some(Reason::NotLabelled.remedy(&named)),
             ..told(&Reason::NotLabelled.message())
         },
         (None, Ok(Some(_))) => told(
@@ -111,37 +115,24 @@ fn ledger(found: &AboutNode) -> Option<&BottlerocketFleetStatus> {
     found.fleet.as_ref()?.status.as_ref()
 }
 
-fn named<'a>(
-    node: &'a str,
-    found: &'a AboutNode,
-    shadow: Option<&'a BottlerocketShadow>,
-) -> Named<'a> {
-    let status = shadow.and_then(|shadow| shadow.status.as_ref());
-    let failure = shadow.and_then(|shadow| shadow.spec.last_failure.as_ref());
-    let version = status.and_then(|status| status.target_version.as_deref());
-    Named {
-        node,
-        pool: shadow.map_or("", pool_of),
-        version: version.unwrap_or_default(),
-        namespace: &found.namespace,
-        failure: failure.map(|failed| failed.reason.as_str()),
-    }
-}
-
-fn of_shadow(node: &str, found: &AboutNode, shadow: &BottlerocketShadow) -> Why {
+fn of_shadow(named: Named<'_>, found: &AboutNode, shadow: &BottlerocketShadow) -> Why {
     let status = shadow.status.clone().unwrap_or_default();
     let said = progressing(shadow);
     let silent = "the reconciler has said nothing about this node yet: see whether one leads";
+    let failure = shadow.spec.last_failure.as_ref();
+    let named = Named {
+        pool: pool_of(shadow),
+        version: status.target_version.as_deref().unwrap_or_default(),
+        failure: failure.map(|failed| failed.reason.as_str()),
+        ..named
+    };
     let reason = said.and_then(|said| Reason::of_word(&said.reason));
-    let remedy = reason
-        .as_ref()
-        .map(|reason| reason.remedy(&named(node, found, Some(shadow))));
+    let remedy = reason.as_ref().map(|reason| reason.remedy(&named));
     let in_use = |status| slots_in_use(pool_of(shadow), status, &found.pools);
     let waits_for_slot = reason == Some(Reason::LimitReached(Turn::NoSlot));
     let pool = Some(pool_of(shadow)).filter(|pool| !pool.is_empty());
     // A version lock is no problem; the sentence is shown all the same.
     let problem = status.problem.filter(|it| *it != Problem::NoUpdateChosen);
-    let failure = shadow.spec.last_failure.as_ref();
     Why {
         reason: said.map(|said| word(&said.reason)),
         message: sentence(said.map_or(silent, |said| sentence_of(said))),

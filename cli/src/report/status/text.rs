@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use brupop_api::names;
-use brupop_core::decide::Reason;
+use brupop_core::decide::{Named, Reason, TO_GO_ON, TooManyFailures};
 use comfy_table::Color;
 
-use super::super::or_dash;
+use super::super::{nothing_named, or_dash};
 use super::view::{Count, Glance, Moving, PoolLine, WaitingNodes};
 use crate::page::{Page, View};
 use crate::table::{Cell, facts, some};
-use crate::words::{Argument, brupop};
+use crate::words;
 
 /// Characters of the progress bar, where the line has room for them.
 const BAR: usize = 30;
@@ -55,43 +55,38 @@ impl Glance {
     }
 
     fn head(&self, page: &Page) -> Vec<(&'static str, String, Option<Color>)> {
-        let resume = |command, argument| brupop(command, argument, &self.namespace);
         let mut head = vec![];
         let mut add = |color, key, about| head.push((key, about, Some(color)));
+        let named = nothing_named(&self.namespace);
         if self.paused {
-            let resume = resume("resume", None);
+            let remedy = Reason::FleetPaused.remedy(&named);
             add(
                 Color::Yellow,
                 "Paused:",
-                format!("no update starts before {resume}"),
+                format!("no update starts; {remedy}"),
             );
         }
         let paused = self.pools.iter().filter(|line| line.paused);
-        let paused = paused.map(|line| resume("resume --pool", Some(Argument::Pool(&line.pool))));
-        let paused: Vec<String> = paused.collect();
-        if !paused.is_empty() {
-            let pools = match paused.len() {
-                1 => "one pool".to_owned(),
-                count => format!("{count} pools"),
-            };
-            let resume = some(&paused, usize::MAX);
+        let paused: Vec<String> = paused.map(|line| line.pool.clone()).collect();
+        if let [pool, others @ ..] = paused.as_slice() {
+            let pool = if others.is_empty() { pool } else { "" };
+            let remedy = Reason::PoolPaused.remedy(&Named { pool, ..named });
+            let pools = some(&paused, usize::MAX);
             add(
                 Color::Yellow,
                 "Paused:",
-                format!("no update starts in {pools} before {resume}"),
+                format!("no update starts in {pools}; {remedy}"),
             );
         }
         for obstacle in &self.obstacles {
             add(Color::Red, "Nothing starts:", obstacle.clone());
         }
-        for halted in &self.halted {
-            let (version, age) = (Argument::Version(&halted.version), page.age(&halted.at));
-            let resume = resume("resume --version", Some(version));
-            let about = format!(
-                "{} for {} {age} ago: {}; to resume: {resume}",
-                halted.version, halted.variant, halted.why
-            );
-            add(Color::Red, "Halted:", about);
+        for it in &self.halted {
+            let (version, age) = (it.version.as_str(), page.age(&it.at));
+            let remedy = Reason::VersionHalted(TooManyFailures::Version(version))
+                .remedy(&Named { version, ..named });
+            let why = format!("{version} for {} {age} ago: {}", it.variant, it.why);
+            add(Color::Red, "Halted:", format!("{why}{TO_GO_ON}{remedy}"));
         }
         for left in &self.left_by_people {
             let nodes = some(&left.nodes, usize::MAX);
@@ -151,16 +146,14 @@ impl Glance {
                 Cell::new(page.pasteable(why)),
             ]
         };
-        let head = [
-            ("NODE", 0),
-            ("REASON", 0),
-            ("STATE TO REACH", 5),
-            ("SINCE", 1),
-            ("UPDATING", 4),
-            ("FROM → TO", 3),
-            ("WHY", 2),
-        ];
-        page.section("MOVING", &head, self.moving.iter().map(row).collect())
+        let head = "NODE|REASON|STATE TO REACH|SINCE|UPDATING|FROM → TO|WHY";
+        let ranks = [0, 0, 5, 1, 4, 3, 2];
+        page.section(
+            "MOVING",
+            head,
+            &ranks,
+            self.moving.iter().map(row).collect(),
+        )
     }
 
     fn waiting(&self, page: &Page) -> String {
@@ -193,15 +186,11 @@ impl Glance {
                 others.extend_from_slice(nodes);
             }
         }
-        let why = brupop("why", Some(Argument::Node("")), &self.namespace);
+        let why = words::why("", &self.namespace);
         let why = format!("each for a cause of its own, which {why} tells");
         let others = others.iter().filter(|(_, (_, nodes))| !nodes.is_empty());
         rows.extend(others.map(|(reason, (_, nodes))| row(reason, &why, nodes)));
-        page.section(
-            "WAITING",
-            &[("REASON", 0), ("NODES", 1), ("WHY, AND WHICH", 0)],
-            rows,
-        )
+        page.section("WAITING", "REASON|NODES|WHY, AND WHICH", &[0, 1, 0], rows)
     }
 
     fn pools(&self, page: &Page) -> String {
@@ -236,17 +225,9 @@ impl Glance {
                 Cell::new(page.pasteable(why)),
             ]
         };
-        let head = [
-            ("POOL", 0),
-            ("UPDATED", 0),
-            ("UPDATING", 4),
-            ("PENDING", 5),
-            ("BLOCKED", 3),
-            ("UNAVAILABLE", 6),
-            ("REASON", 1),
-            ("WHY", 2),
-        ];
-        page.section("POOLS", &head, self.pools.iter().map(row).collect())
+        let head = "POOL|UPDATED|UPDATING|PENDING|BLOCKED|UNAVAILABLE|REASON|WHY";
+        let ranks = [0, 0, 4, 5, 3, 6, 1, 2];
+        page.section("POOLS", head, &ranks, self.pools.iter().map(row).collect())
     }
 
     fn states(&self, page: &Page) -> String {
@@ -256,8 +237,14 @@ impl Glance {
                 .map(Cell::new)
                 .to_vec()
         };
-        let head = [("VERSION", 0), ("STATE", 0), ("NODES", 0)];
-        page.section("VERSIONS", &head, self.states.iter().map(row).collect())
+        let head = "VERSION|STATE|NODES";
+        let ranks = [0, 0, 0];
+        page.section(
+            "VERSIONS",
+            head,
+            &ranks,
+            self.states.iter().map(row).collect(),
+        )
     }
 }
 
