@@ -1,6 +1,6 @@
 //! The way to the API server, as kubectl finds it: by a kubeconfig, with its proxies and programs for credentials.
 
-use brupop_runtime::client::{bounded, patience};
+use brupop_runtime::client::{ClientError, bounded, patience};
 use brupop_runtime::install_crypto_provider;
 use http::Uri;
 use kube::Config;
@@ -23,8 +23,7 @@ pub(crate) const PROGRAM: &str = "kubectl-brupop";
 pub async fn connect(target: &Target) -> Result<OperatorApi, Error> {
     install_crypto_provider();
     let config = bounded(configuration(target).await?, PROGRAM)?;
-    let builder =
-        ClientBuilder::try_from(config).map_err(|error| Error::Connection(Box::new(error)))?;
+    let builder = ClientBuilder::try_from(config).map_err(|it| ClientError::Build(Box::new(it)))?;
     let patience = target
         .request_timeout
         .map_or_else(patience, TimeoutLayer::new);

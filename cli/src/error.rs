@@ -15,9 +15,6 @@ pub enum Error {
     #[error("the kubeconfig cannot be used: set KUBECONFIG, or name a file with --kubeconfig")]
     Kubeconfig(#[source] Box<KubeconfigError>),
     /// The kubeconfig can be read, but its certificates or credentials cannot be used.
-    #[error("the Kubernetes client could not be made")]
-    Connection(#[source] Box<kube::Error>),
-    /// The client would say of itself what no header takes.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The caller lacks a right.

@@ -14,14 +14,8 @@ use crate::page::write_out;
 use crate::words::shown;
 
 /// What kubectl runs, in a pod of the Deployment.
-const PLAN: [&str; 6] = [
-    "deploy/brupop-reconciler",
-    "--container=reconciler",
-    "--",
-    "/brupop-reconciler",
-    "plan",
-    "--output",
-];
+const PLAN: &str =
+    "deploy/brupop-reconciler --container=reconciler -- /brupop-reconciler plan --output";
 
 /// Prints the plan of the reconciler.
 ///
@@ -36,16 +30,15 @@ pub(crate) async fn plan(
     if let (Leads::No(_), Some(warning)) = (&leads, leads.warning()) {
         return Err(Error::Plan(warning));
     }
-    let format = if output == Output::Table {
-        "table"
-    } else {
-        "json"
+    let format = match output {
+        Output::Table => "table",
+        Output::Json | Output::Yaml => "json",
     };
-    let mut kubectl = Command::new("kubectl");
+    let (mut kubectl, flags) = (Command::new("kubectl"), target.kubectl());
     kubectl
         .arg("exec")
-        .args(target.kubectl())
-        .args(PLAN)
+        .args(flags)
+        .args(PLAN.split(' '))
         .arg(format);
     let ended = kubectl.kill_on_drop(true).output().await;
     let ended = ended.map_err(|error| match error.kind() {

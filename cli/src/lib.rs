@@ -84,31 +84,17 @@ async fn steer(server: &OperatorApi, command: SteeringCommand) -> Result<Changed
     use SteeringCommand::{Pause, Resume, Retry, UpdateNow};
     let namespace = server.namespace.as_str();
     match command {
-        Pause {
-            pool: Some(pool), ..
-        } => pause_pool(server, &pool, true).await,
-        Resume {
-            pool: Some(pool), ..
-        } => pause_pool(server, &pool, false).await,
-        Pause {
-            node: Some(node), ..
-        } => change_node(server, &node, steer::pause_node).await,
-        Resume {
-            node: Some(node), ..
-        } => change_node(server, &node, |node, _| steer::resume_node(node)).await,
-        Pause { .. } => change_fleet(server, |fleet| Ok(steer::pause_fleet(fleet, true))).await,
+        Pause { node, pool } => pause(server, node, pool, true).await,
         Resume {
             version: Some(version),
             variant,
             ..
         } => {
             let variant = variant.as_deref();
-            change_fleet(server, |fleet| {
-                steer::resume_version(fleet, &version, variant)
-            })
-            .await
+            let resumed = |fleet: &_| steer::resume_version(fleet, &version, variant);
+            change_fleet(server, resumed).await
         }
-        Resume { .. } => change_fleet(server, |fleet| Ok(steer::pause_fleet(fleet, false))).await,
+        Resume { node, pool, .. } => pause(server, node, pool, false).await,
         UpdateNow { node, cancel } => {
             let steered = |node: &_, _: Option<&_>| match cancel {
                 true => steer::not_now(node),
@@ -123,23 +109,37 @@ async fn steer(server: &OperatorApi, command: SteeringCommand) -> Result<Changed
     }
 }
 
+/// Pauses a node, a pool or the fleet, or ends the pause.
+async fn pause(
+    server: &OperatorApi,
+    node: Option<String>,
+    pool: Option<String>,
+    paused: bool,
+) -> Result<Changed, Error> {
+    if let Some(node) = node {
+        let steered = |node: &_, shadow: Option<&_>| steer::pause_node(node, shadow, paused);
+        return change_node(server, &node, steered).await;
+    }
+    let Some(name) = pool else {
+        let steered = |fleet: &_| Ok(steer::pause_fleet(fleet, paused));
+        return change_fleet(server, steered).await;
+    };
+    let missing = || Error::Missing(format!("pool {name} in the namespace {}", server.namespace));
+    let pool = server.read::<Pool>(&name).await?.ok_or_else(missing)?;
+    let (api, change) = (
+        server.ours::<Item<Pool>>(),
+        steer::pause_pool(&pool, paused),
+    );
+    server.change(&api, &name, change).await
+}
+
 async fn change_fleet(
     server: &OperatorApi,
     change: impl FnOnce(&BottlerocketFleet) -> Result<PlannedChange, Error>,
 ) -> Result<Changed, Error> {
     let change = change(&server.fleet_object().await?.object)?;
-    server
-        .change(&server.ours::<Item<WatchedFleet>>(), names::FLEET, change)
-        .await
-}
-
-async fn pause_pool(server: &OperatorApi, name: &str, paused: bool) -> Result<Changed, Error> {
-    let pool = server.read::<Pool>(name).await?;
-    let missing = || Error::Missing(format!("pool {name} in the namespace {}", server.namespace));
-    let change = steer::pause_pool(&pool.ok_or_else(missing)?, paused);
-    server
-        .change(&server.ours::<Item<Pool>>(), name, change)
-        .await
+    let api = server.ours::<Item<WatchedFleet>>();
+    server.change(&api, names::FLEET, change).await
 }
 
 async fn change_node(

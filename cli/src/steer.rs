@@ -28,34 +28,52 @@ fn unchanged(says: String) -> PlannedChange {
 
 /// Pauses the fleet, or ends the pause.
 pub(crate) fn pause_fleet(fleet: &BottlerocketFleet, paused: bool) -> PlannedChange {
-    let stops = "no update starts";
-    pause(
-        "the fleet",
-        stops,
-        &fleet.metadata,
-        [fleet.spec.paused, paused],
-    )
+    let stops = ": no update starts, and what is cordoned is finished";
+    let patch = pause_in_spec(&fleet.metadata, paused);
+    pause("the fleet", stops, [fleet.spec.paused, paused], patch)
 }
 
 /// Pauses a pool, or ends the pause.
 pub(crate) fn pause_pool(pool: &Pool, paused: bool) -> PlannedChange {
     let name = pool.metadata.name.as_deref().unwrap_or_default();
-    let (what, stops) = (format!("the pool {name}"), "no update of its nodes starts");
-    pause(&what, stops, &pool.metadata, [pool.paused, paused])
+    let stops = ": no update of its nodes starts, and what is cordoned is finished";
+    let (what, patch) = (
+        format!("the pool {name}"),
+        pause_in_spec(&pool.metadata, paused),
+    );
+    pause(&what, stops, [pool.paused, paused], patch)
 }
 
-fn pause(what: &str, stops: &str, metadata: &ObjectMeta, [is, paused]: [bool; 2]) -> PlannedChange {
+/// Pauses a node, or ends the pause.
+pub(crate) fn pause_node(
+    node: &WatchedNode,
+    shadow: Option<&BottlerocketShadow>,
+    paused: bool,
+) -> PlannedChange {
+    let is_late = shadow.is_some_and(reboots);
+    let late = "; its reboot has begun, so for this update the pause comes too late";
+    let patch = annotation(node, names::PAUSE_ANNOTATION, paused.then_some("true"));
+    let (what, late) = (
+        format!("the node {}", node.name()),
+        if is_late { late } else { "" },
+    );
+    pause(&what, late, [node.is_paused(), paused], patch)
+}
+
+/// Makes this patch unless all is as it should be; `then` follows on what is said of a new pause.
+fn pause(what: &str, then: &str, [is, paused]: [bool; 2], patch: Value) -> PlannedChange {
     let says = match (is, paused) {
-        (true, true) => return unchanged(format!("{what} is paused already")),
-        (false, false) => return unchanged(format!("{what} is not paused already")),
-        (false, true) => format!("{what} is paused: {stops}, and what is cordoned is finished"),
+        (true, true) => format!("{what} is paused already"),
+        (false, false) => format!("{what} is not paused"),
+        (false, true) => format!("{what} is paused{then}"),
         (true, false) => format!("{what} is no longer paused"),
     };
-    let patch = json!({"metadata": {"uid": metadata.uid}, "spec": {"paused": paused}});
-    PlannedChange {
-        patch: Some(patch),
-        says,
-    }
+    let patch = (is != paused).then_some(patch);
+    PlannedChange { patch, says }
+}
+
+fn pause_in_spec(metadata: &ObjectMeta, paused: bool) -> Value {
+    json!({"metadata": {"uid": metadata.uid}, "spec": {"paused": paused}})
 }
 
 /// Whether the node of this shadow waits only because its last attempt was given up.
@@ -75,44 +93,16 @@ fn reboots(shadow: &BottlerocketShadow) -> bool {
         && boot == claimed
 }
 
-/// Pauses a node.
-pub(crate) fn pause_node(node: &WatchedNode, shadow: Option<&BottlerocketShadow>) -> PlannedChange {
-    let late = match shadow {
-        Some(shadow) if reboots(shadow) => {
-            "; its reboot has begun, so for this update the pause comes too late"
-        }
-        _ => "",
-    };
-    let name = node.name();
-    if node.is_paused() {
-        return unchanged(format!("the node {name} is paused already{late}"));
-    }
-    let says = format!("the node {name} is paused{late}");
-    annotate(node, names::PAUSE_ANNOTATION, Some("true"), says)
-}
-
-/// Ends the pause of a node.
-pub(crate) fn resume_node(node: &WatchedNode) -> PlannedChange {
-    let name = node.name();
-    if !node.is_paused() {
-        return unchanged(format!("the node {name} is not paused"));
-    }
-    let says = format!("the node {name} is no longer paused");
-    annotate(node, names::PAUSE_ANNOTATION, None, says)
-}
-
 /// Requests the update of a node now, of the operator in this namespace.
 pub(crate) fn update_now(node: &WatchedNode, namespace: &str) -> PlannedChange {
-    let name = node.name();
+    let what = format!("the update of the node {}", node.name());
     if node.is_asked_for() {
-        return unchanged(format!(
-            "the update of the node {name} is asked for already"
-        ));
+        return unchanged(format!("{what} is asked for already"));
     }
-    let why = words::why(name, namespace);
+    let why = words::why(node.name(), namespace);
     let says = format!(
-        "the update of the node {name} is asked for: it begins before others, also outside the window, and this stays so \
-         until it is cancelled; {why} says whether anything else is in its way"
+        "{what} is asked for: it begins before others, also outside the window, and this stays so until it is cancelled; \
+         {why} says whether anything else is in its way"
     );
     annotate(node, names::UPDATE_NOW_ANNOTATION, Some("true"), says)
 }
@@ -123,12 +113,8 @@ pub(crate) fn not_now(node: &WatchedNode) -> PlannedChange {
     if node.annotation(names::UPDATE_NOW_ANNOTATION).is_none() {
         return unchanged(format!("{what} is not asked for"));
     }
-    annotate(
-        node,
-        names::UPDATE_NOW_ANNOTATION,
-        None,
-        format!("{what} is no longer asked for"),
-    )
+    let says = format!("{what} is no longer asked for");
+    annotate(node, names::UPDATE_NOW_ANNOTATION, None, says)
 }
 
 /// Ends the back-off of a node after its last attempt, which the annotation names.
@@ -162,11 +148,12 @@ pub(crate) fn retry(
 }
 
 fn annotate(node: &WatchedNode, key: &str, value: Option<&str>, says: String) -> PlannedChange {
-    let patch = json!({"metadata": {"uid": node.uid(), "annotations": {key: value}}});
-    PlannedChange {
-        patch: Some(patch),
-        says,
-    }
+    let patch = Some(annotation(node, key, value));
+    PlannedChange { patch, says }
+}
+
+fn annotation(node: &WatchedNode, key: &str, value: Option<&str>) -> Value {
+    json!({"metadata": {"uid": node.uid(), "annotations": {key: value}}})
 }
 
 /// Resumes a version for each variant for which it is halted, or for this one, by the times of the halts as they were read. The

@@ -31,6 +31,11 @@ fn condition<'a>(shadow: &'a BottlerocketShadow, type_: &str) -> Option<&'a Cond
     conditions.find(|condition| condition.type_ == type_)
 }
 
+/// Says that nothing is known of these objects.
+fn unsaid(what: &str) -> String {
+    format!("the reconciler has said nothing about {what} yet: see whether one leads")
+}
+
 /// Returns what a remedy is about that names nothing yet.
 fn nothing_named(namespace: &str) -> Named<'_> {
     Named {

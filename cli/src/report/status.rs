@@ -16,7 +16,7 @@ use brupop_core::pool::Pool;
 
 use super::{
     condition, limit, name, node_of, pool_of, progressing, sentence, sentence_of, slots_in_use,
-    time, version, word,
+    time, unsaid, version, word,
 };
 use crate::gather::Fleet;
 use crate::words::variant;
@@ -65,11 +65,7 @@ pub(crate) fn of(fleet: &Fleet) -> Glance {
             continue;
         }
         let waits = match said {
-            None => (
-                SILENT.to_owned(),
-                "the reconciler has said nothing about these nodes yet: see whether one leads"
-                    .to_owned(),
-            ),
+            None => (SILENT.to_owned(), unsaid("these nodes")),
             Some(said) if said.reason == Reason::NoUpdate.as_str() => {
                 view.updated_nodes += 1;
                 if let Some((_, asked)) = said.message.split_once("; ") {
@@ -79,16 +75,11 @@ pub(crate) fn of(fleet: &Fleet) -> Glance {
             }
             Some(said) if said.reason == Reason::LimitReached(Turn::NoSlot).as_str() => {
                 let pool = pool_of(shadow);
-                let in_use = || {
-                    status.map_or("?".to_owned(), |status| {
-                        slots_in_use(pool, status, &fleet.pools)
-                    })
-                };
+                let in_use = |status| slots_in_use(pool, status, &fleet.pools);
+                let in_use = || status.map_or("?".to_owned(), in_use);
                 let in_use = slots.entry(pool).or_insert_with(in_use);
-                (
-                    word(&said.reason),
-                    format!("waiting for a free slot: {in_use}"),
-                )
+                let message = format!("waiting for a free slot: {in_use}");
+                (word(&said.reason), message)
             }
             Some(said) => (word(&said.reason), sentence(sentence_of(said))),
         };
@@ -187,13 +178,12 @@ fn pool(item: &Item<Pool>) -> PoolLine {
     let pool = item.ok();
     let stored = pool.map(|pool| pool.stored.clone()).unwrap_or_default();
     let said = stored.conditions.iter().find(|it| it.type_ == PROGRESSING);
-    let silent = "the reconciler has said nothing about this pool yet: see whether one leads";
     PoolLine {
         pool: name(item.name()),
         paused: pool.is_some_and(|pool| pool.paused),
         counts: stored.counts,
         reason: word(said.map_or(SILENT, |said| &said.reason)),
-        message: sentence(said.map_or(silent, |said| &said.message)),
+        message: said.map_or_else(|| unsaid("this pool"), |said| sentence(&said.message)),
     }
 }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{
     condition, name, nothing_named, or_dash, pool_of, progressing, sentence, sentence_of,
-    slots_in_use, time, version, word,
+    slots_in_use, time, unsaid, version, word,
 };
 use crate::error::Error;
 use crate::event::{self, Event, latest};
@@ -118,7 +118,6 @@ fn ledger(found: &AboutNode) -> Option<&BottlerocketFleetStatus> {
 fn of_shadow(named: Named<'_>, found: &AboutNode, shadow: &BottlerocketShadow) -> Why {
     let status = shadow.status.clone().unwrap_or_default();
     let said = progressing(shadow);
-    let silent = "the reconciler has said nothing about this node yet: see whether one leads";
     let failure = shadow.spec.last_failure.as_ref();
     let named = Named {
         pool: pool_of(shadow),
@@ -135,7 +134,7 @@ fn of_shadow(named: Named<'_>, found: &AboutNode, shadow: &BottlerocketShadow) -
     let problem = status.problem.filter(|it| *it != Problem::NoUpdateChosen);
     Why {
         reason: said.map(|said| word(&said.reason)),
-        message: sentence(said.map_or(silent, |said| sentence_of(said))),
+        message: said.map_or_else(|| unsaid("this node"), |said| sentence(sentence_of(said))),
         since: said.map(|said| time(since(said, shadow))),
         moves: said.is_some_and(|said| said.status == ConditionStatus::True),
         remedy: remedy.filter(|remedy| !remedy.is_empty()),

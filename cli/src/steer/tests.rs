@@ -33,7 +33,11 @@ fn asked(node: &WatchedNode) -> PlannedChange {
 type Steers = fn(&WatchedNode) -> PlannedChange;
 
 fn paused(node: &WatchedNode) -> PlannedChange {
-    pause_node(node, None)
+    pause_node(node, None, true)
+}
+
+fn resume_node(node: &WatchedNode) -> PlannedChange {
+    pause_node(node, None, false)
 }
 
 #[test]
@@ -76,7 +80,10 @@ fn a_pause_during_the_reboot_comes_too_late() {
     }
     let node = node(&json!({}), &json!({}));
     let begun = shadow("RebootedIntoUpdate", "b1", Some("b1"), "b1");
-    let (late, timely) = (pause_node(&node, Some(&begun)), pause_node(&node, None));
+    let (late, timely) = (
+        pause_node(&node, Some(&begun), true),
+        pause_node(&node, None, true),
+    );
     assert_eq!(late.patch, timely.patch);
     assert!(
         late.says.ends_with("too late") && timely.says == "the node node-0 is paused",

@@ -7,7 +7,7 @@ use brupop_core::decide::{Named, Reason, TO_GO_ON, TooManyFailures};
 use comfy_table::Color;
 
 use super::super::{nothing_named, or_dash};
-use super::view::{Count, Glance, Moving, PoolLine, WaitingNodes};
+use super::view::{Count, Glance, Moving, PoolLine};
 use crate::page::{Page, View};
 use crate::table::{Cell, facts, some};
 use crate::words;
@@ -60,11 +60,8 @@ impl Glance {
         let named = nothing_named(&self.namespace);
         if self.paused {
             let remedy = Reason::FleetPaused.remedy(&named);
-            add(
-                Color::Yellow,
-                "Paused:",
-                format!("no update starts; {remedy}"),
-            );
+            let about = format!("no update starts; {remedy}");
+            add(Color::Yellow, "Paused:", about);
         }
         let paused = self.pools.iter().filter(|line| line.paused);
         let paused: Vec<String> = paused.map(|line| line.pool.clone()).collect();
@@ -72,11 +69,8 @@ impl Glance {
             let pool = if others.is_empty() { pool } else { "" };
             let remedy = Reason::PoolPaused.remedy(&Named { pool, ..named });
             let pools = some(&paused, usize::MAX);
-            add(
-                Color::Yellow,
-                "Paused:",
-                format!("no update starts in {pools}; {remedy}"),
-            );
+            let about = format!("no update starts in {pools}; {remedy}");
+            add(Color::Yellow, "Paused:", about);
         }
         for obstacle in &self.obstacles {
             add(Color::Red, "Nothing starts:", obstacle.clone());
@@ -89,12 +83,8 @@ impl Glance {
             add(Color::Red, "Halted:", format!("{why}{TO_GO_ON}{remedy}"));
         }
         for left in &self.left_by_people {
-            let nodes = some(&left.nodes, usize::MAX);
-            add(
-                Color::Yellow,
-                "For the next update:",
-                format!("{}: {nodes}", left.message),
-            );
+            let about = format!("{}: {}", left.message, some(&left.nodes, usize::MAX));
+            add(Color::Yellow, "For the next update:", about);
         }
         if self.not_opted_in_nodes > 0 {
             let about = format!(
@@ -120,22 +110,16 @@ impl Glance {
 
     fn moving(&self, page: &Page) -> String {
         let age = |since: &Option<String>| {
-            Cell::new(
-                since
-                    .as_deref()
-                    .map_or("-".to_owned(), |since| page.age(since)),
-            )
+            let age = since.as_deref().map(|since| page.age(since));
+            Cell::new(or_dash(age.as_deref()))
         };
         let row = |moving: &Moving| {
             let reason = match moving.overdue {
                 true => Cell::new(format!("{} (overdue)", moving.reason)).fg(Color::Red),
                 false => Cell::new(&moving.reason).fg(Color::Cyan),
             };
-            let why = if moving.says_more() {
-                moving.message.as_str()
-            } else {
-                ""
-            };
+            let why = page.pasteable(&moving.message);
+            let why = if moving.says_more() { &why } else { "" };
             vec![
                 Cell::new(&moving.node),
                 reason,
@@ -143,47 +127,30 @@ impl Glance {
                 age(&moving.since),
                 age(&moving.updating_since),
                 Cell::new(moving.way()),
-                Cell::new(page.pasteable(why)),
+                Cell::new(why),
             ]
         };
         let head = "NODE|REASON|STATE TO REACH|SINCE|UPDATING|FROM → TO|WHY";
         let ranks = [0, 0, 5, 1, 4, 3, 2];
-        page.section(
-            "MOVING",
-            head,
-            &ranks,
-            self.moving.iter().map(row).collect(),
-        )
+        let rows = self.moving.iter().map(row).collect();
+        page.section("MOVING", head, &ranks, rows)
     }
 
     fn waiting(&self, page: &Page) -> String {
-        let room = page
-            .columns
-            .map_or(usize::MAX, |columns| usize::from(columns) / 2);
+        let room = page.columns.map_or(usize::MAX, |all| (all / 2).into());
         let row = |reason: &str, message: &str, nodes: &[String]| {
-            vec![
-                Cell::new(reason).fg(Color::Yellow),
-                Cell::new(nodes.len()),
-                Cell::new(format!(
-                    "{}\n{}",
-                    page.pasteable(message),
-                    some(nodes, room)
-                )),
-            ]
+            let why = format!("{}\n{}", page.pasteable(message), some(nodes, room));
+            let (reason, count) = (Cell::new(reason).fg(Color::Yellow), nodes.len());
+            vec![reason, Cell::new(count), Cell::new(why)]
         };
         let (mut rows, mut others) = (vec![], BTreeMap::<&str, (usize, Vec<String>)>::new());
-        for WaitingNodes {
-            reason,
-            message,
-            nodes,
-        } in &self.waiting
-        {
-            let (told, others) = others.entry(reason).or_default();
+        for group in &self.waiting {
+            let (told, others) = others.entry(&group.reason).or_default();
             *told += 1;
             if *told <= ROWS_OF_REASON {
-                rows.push(row(reason, message, nodes));
+                rows.push(row(&group.reason, &group.message, &group.nodes));
             } else {
-                others.extend_from_slice(nodes);
+                others.extend_from_slice(&group.nodes);
             }
         }
         let why = words::why("", &self.namespace);
@@ -198,31 +165,23 @@ impl Glance {
         let row = |line: &PoolLine| {
             let counts = &line.counts;
             let (updated, nodes) = (counts.updated_nodes, counts.nodes);
-            let bar = bar(
-                POOL_BAR,
-                number(updated),
-                number(counts.updating_nodes),
-                number(nodes),
-            );
+            let [done, moving, all] = [updated, counts.updating_nodes, nodes].map(number);
+            let bar = bar(POOL_BAR, done, moving, all);
+            let (away, limit) = (counts.unavailable_nodes, counts.unavailable_limit);
             // What its nodes wait for stands above.
-            let is_told = self
-                .waiting
-                .iter()
-                .any(|group| group.message == line.message)
+            let mut waiting = self.waiting.iter();
+            let is_told = waiting.any(|group| group.message == line.message)
                 || ["Updating", Reason::NoUpdate.as_str()].contains(&line.reason.as_str());
-            let why = if is_told { "" } else { line.message.as_str() };
+            let why = page.pasteable(&line.message);
             vec![
                 Cell::new(&line.pool),
                 Cell::new(format!("{bar} {updated} of {nodes}")),
                 Cell::new(counts.updating_nodes),
                 Cell::new(counts.pending_nodes),
                 Cell::new(counts.blocked_nodes),
-                Cell::new(format!(
-                    "{} of {}",
-                    counts.unavailable_nodes, counts.unavailable_limit
-                )),
+                Cell::new(format!("{away} of {limit}")),
                 Cell::new(&line.reason).fg(Color::Yellow),
-                Cell::new(page.pasteable(why)),
+                Cell::new(if is_told { "" } else { &why }),
             ]
         };
         let head = "POOL|UPDATED|UPDATING|PENDING|BLOCKED|UNAVAILABLE|REASON|WHY";
