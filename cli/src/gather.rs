@@ -88,10 +88,8 @@ impl OperatorApi {
 
     /// Reads the fleet.
     pub async fn fleet_object(&self) -> Result<WatchedFleet, Error> {
-        let what = format!(
-            "fleet in the namespace {}: is the operator there?",
-            self.namespace
-        );
+        let namespace = &self.namespace;
+        let what = format!("fleet in the namespace {namespace}: is the operator there?");
         let found = self.fleet_object_if_any().await?;
         found.ok_or(Error::Missing(what))
     }

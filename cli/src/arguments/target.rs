@@ -52,34 +52,27 @@ impl Target {
         let mut flags = self.cluster_flags();
         flags.push(("namespace", self.namespace.clone()));
         flags.extend(self.as_user.clone().map(|user| ("as", user)));
-        flags.extend(
-            self.as_groups
-                .iter()
-                .map(|group| ("as-group", group.clone())),
-        );
+        let groups = self.as_groups.iter().cloned();
+        flags.extend(groups.map(|group| ("as-group", group)));
         let limit = self.request_timeout.filter(|limit| *limit < Duration::MAX);
         flags.extend(limit.map(|limit| ("request-timeout", format!("{}ms", limit.as_millis()))));
-        let flags = flags.into_iter();
-        flags
-            .map(|(flag, value)| format!("--{flag}={value}"))
-            .collect()
+        let flags = flags
+            .iter()
+            .map(|(flag, value)| format!("--{flag}={value}"));
+        flags.collect()
     }
 
     fn cluster_flags(&self) -> Vec<(&'static str, String)> {
-        let kubeconfig = self.kubeconfig.as_ref();
+        let file = self.kubeconfig.as_ref();
+        let file = file.map(|file| file.display().to_string());
         let flags = [
-            (
-                "kubeconfig",
-                kubeconfig.map(|file| file.display().to_string()),
-            ),
-            ("context", self.context.clone()),
-            ("cluster", self.cluster.clone()),
-            ("user", self.user.clone()),
+            ("kubeconfig", &file),
+            ("context", &self.context),
+            ("cluster", &self.cluster),
+            ("user", &self.user),
         ];
-        let flags = flags.into_iter();
-        flags
-            .filter_map(|(flag, value)| Some((flag, value?)))
-            .collect()
+        let flags = flags.map(|(flag, value)| Some((flag, value.clone()?)));
+        flags.into_iter().flatten().collect()
     }
 }
 

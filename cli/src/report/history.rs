@@ -2,7 +2,7 @@
 
 use brupop_api::BottlerocketFleet;
 use brupop_api::crds::NAME_MAX;
-use brupop_api::fleet::VersionRecord;
+use brupop_api::fleet::{NodeFailure, VersionRecord};
 use comfy_table::Color;
 use serde::Serialize;
 
@@ -39,18 +39,9 @@ pub(crate) struct VersionHistory {
     /// How many nodes have reached it.
     pub succeeded: u64,
     /// The nodes that failed to reach it last.
-    pub failures: Vec<FailureRow>,
+    pub failures: Vec<NodeFailure>,
     /// When the last failure was counted that halts it.
     pub halted_at: Option<String>,
-}
-
-/// A node that failed to reach a version.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct FailureRow {
-    pub node: String,
-    pub at: String,
-    pub reason: String,
 }
 
 /// Shows what has happened to the fleet; these are Events, and why there are none.
@@ -67,7 +58,7 @@ pub(crate) fn of(fleet: &BottlerocketFleet, (events, notes): (Vec<Event>, Vec<St
 }
 
 fn of_version(record: &VersionRecord) -> VersionHistory {
-    let failures = record.failures.iter().map(|failure| FailureRow {
+    let failures = record.failures.iter().map(|failure| NodeFailure {
         node: name(&failure.node),
         at: time(&failure.at),
         reason: word(&failure.reason),
@@ -101,7 +92,7 @@ impl View for History {
 impl VersionHistory {
     fn row(&self, page: &Page) -> Vec<Cell> {
         let failed =
-            |it: &FailureRow| format!("{} ({}, {} ago)", it.node, it.reason, page.age(&it.at));
+            |it: &NodeFailure| format!("{} ({}, {} ago)", it.node, it.reason, page.age(&it.at));
         let failures: Vec<String> = self.failures.iter().map(failed).collect();
         let failures = shown(&failures.join(", "), 2 * NAME_MAX);
         let failures = or_dash(Some(failures.as_str()).filter(|failures| !failures.is_empty()));

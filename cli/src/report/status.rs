@@ -85,29 +85,23 @@ pub(crate) fn of(fleet: &Fleet) -> Glance {
         };
         waiting.entry(waits).or_default().push(node);
     }
-    let counts = counts.into_iter();
-    view.states = counts
-        .map(|((state, version), nodes)| Count {
-            state,
-            version,
-            nodes,
-        })
-        .collect();
-    view.states.sort_by_key(|count| Reverse(count.nodes));
-    let waiting = waiting.into_iter();
-    view.waiting = waiting
-        .map(|((reason, message), nodes)| WaitingNodes {
-            reason,
-            nodes,
-            message,
-        })
-        .collect();
-    view.waiting
-        .sort_by_key(|waiting| Reverse(waiting.nodes.len()));
+    let count = |((state, version), nodes)| Count {
+        state,
+        version,
+        nodes,
+    };
+    let group = |((reason, message), nodes)| WaitingNodes {
+        reason,
+        nodes,
+        message,
+    };
     let left = left.into_iter();
-    view.left_by_people = left
-        .map(|(message, nodes)| LeftByPeople { message, nodes })
-        .collect();
+    let left = left.map(|(message, nodes)| LeftByPeople { message, nodes });
+    view.states = counts.into_iter().map(count).collect();
+    view.states.sort_by_key(|it| Reverse(it.nodes));
+    view.waiting = waiting.into_iter().map(group).collect();
+    view.waiting.sort_by_key(|it| Reverse(it.nodes.len()));
+    view.left_by_people = left.collect();
     view
 }
 

@@ -1,6 +1,7 @@
 //! Why one node moves or waits.
 
 use brupop_api::conditions::{Condition, ConditionStatus, OVERDUE};
+use brupop_api::shadow::LastFailure;
 use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Problem, State, names};
 use brupop_core::decide::{Named, Reason, Turn};
 use brupop_core::phases::update_known_since;
@@ -50,6 +51,7 @@ pub(crate) struct Why {
     pub problem: Option<&'static str>,
     /// The agent's words.
     pub agent_says: Option<String>,
+    /// The last failed attempt since the last success.
     pub last_failure: Option<LastFailure>,
     /// Since when it holds a slot.
     pub updating_since: Option<String>,
@@ -60,17 +62,6 @@ pub(crate) struct Why {
     pub notes: Vec<String>,
     /// That no reconciler leads, so all of this may be old; or that this is not known.
     pub no_leader: Option<String>,
-}
-
-/// The last failed attempt since the last success.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct LastFailure {
-    pub reason: String,
-    pub at: String,
-    pub message: String,
-    /// How many attempts have failed since the last success.
-    pub count: u64,
 }
 
 /// Says why the node of this name moves or waits.
@@ -151,7 +142,7 @@ fn of_shadow(named: Named<'_>, found: &AboutNode, shadow: &BottlerocketShadow) -
             reason: word(&failed.reason),
             at: time(&failed.at),
             message: sentence(&failed.message),
-            count: failed.count,
+            ..failed.clone()
         }),
         ..Why::default()
     }
