@@ -154,15 +154,13 @@ fn object_name(text: &str) -> Result<String, &'static str> {
 }
 
 fn version(text: &str) -> Result<String, &'static str> {
-    is_version(text)
-        .then(|| text.to_owned())
-        .ok_or("a version is written as 1.20.0")
+    let is_version = is_version(text).then(|| text.to_owned());
+    is_version.ok_or("a version is written as 1.20.0")
 }
 
 fn variant(text: &str) -> Result<String, &'static str> {
-    is_variant(text)
-        .then(|| text.to_owned())
-        .ok_or("a variant is written as aws-k8s-1.36")
+    let is_variant = is_variant(text).then(|| text.to_owned());
+    is_variant.ok_or("a variant is written as aws-k8s-1.36")
 }
 
 /// The default pool has no object that could be paused.

@@ -39,14 +39,10 @@ use steer::PlannedChange;
 /// # Errors
 /// It could not be done; the error says why, and names the right that is missing.
 pub async fn run(arguments: Arguments) -> Result<(), Error> {
-    let Arguments {
-        target,
-        output,
-        command,
-    } = arguments;
+    let (target, output) = (arguments.target, arguments.output);
     let server = async || connection::connect(&target).await;
     let flags = target.flags();
-    match command {
+    match arguments.command {
         Command::Status { watch: true } => live::watch(&server().await?, output, &flags).await,
         Command::Status { watch: false } => {
             print(&status::of(&server().await?.fleet().await?), output, &flags)

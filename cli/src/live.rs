@@ -24,7 +24,6 @@ use crate::access::Right;
 use crate::arguments::Output;
 use crate::error::Error;
 use crate::gather::{Fleet, OperatorApi, body};
-use crate::leads::Leads;
 use crate::page::{Page, rendered, terminal, write_out};
 use crate::report::status;
 
@@ -52,7 +51,7 @@ pub(crate) async fn watch(server: &OperatorApi, output: Output, flags: &str) -> 
     };
     let (mut tick, mut lease) = (interval(SHORTEST), interval(LEASE));
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut leads, mut changed, mut last) = (Leads::Yes, true, String::new());
+    let (mut leads, mut changed, mut last) = (server.leads().await, true, String::new());
     loop {
         let are_listed = are_listed().now_or_never() == Some(true);
         tokio::select! {

@@ -44,11 +44,12 @@ impl Page {
     /// change another one.
     pub fn pasteable(&self, text: &str) -> String {
         let command = |command: &str| {
-            let (kubectl, rest) = ["kubectl brupop", "kubectl"]
-                .into_iter()
-                .find_map(|kubectl| Some((kubectl, command.strip_prefix(kubectl)?)))?;
-            let command = format!("{kubectl}{}{rest}", self.flags).replace(' ', NO_BREAK);
-            rest.starts_with(' ').then_some(command)
+            let rest = command.strip_prefix("kubectl ")?;
+            let plugin = rest
+                .strip_prefix("brupop ")
+                .map(|rest| ("kubectl brupop", rest));
+            let (program, rest) = plugin.unwrap_or(("kubectl", rest));
+            Some(format!("{program}{} {rest}", self.flags).replace(' ', NO_BREAK))
         };
         // What others say has no backquotes, and so is never between two.
         let parts = text.split('`').enumerate().map(|(nth, part)| {
@@ -76,10 +77,8 @@ impl Page {
     /// Returns for how long something has been so, in the unit that says most, as kubectl writes it: `45s`, `3m`, `2h`, `5d`.
     /// A time that is to come, or is none, stays as it is.
     pub fn age(&self, since: &str) -> String {
-        let seconds = since
-            .parse::<Timestamp>()
-            .map(|since| self.now.duration_since(since).as_secs());
-        match seconds {
+        let began = since.parse::<Timestamp>();
+        match began.map(|began| self.now.duration_since(began).as_secs()) {
             Ok(seconds @ 0..120) => format!("{seconds}s"),
             Ok(seconds @ 120..7_200) => format!("{}m", seconds / 60),
             Ok(seconds @ 7_200..172_800) => format!("{}h", seconds / 3_600),

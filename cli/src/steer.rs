@@ -124,17 +124,14 @@ pub(crate) fn retry(
     namespace: &str,
 ) -> PlannedChange {
     let name = node.name();
+    let refused = |why| unchanged(format!("the node {name} does not back off: {why}"));
     let attempt = match shadow {
-        None => Err("it has no shadow that can be read"),
-        Some(shadow) if shadow.spec.state != State::Idle => Err("it is being updated"),
-        Some(shadow) if shadow.spec.last_failure.is_none() && !backs_off(shadow) => {
-            Err("no attempt has failed since its last success")
+        None => return refused("it has no shadow that can be read"),
+        Some(it) if it.spec.state != State::Idle => return refused("it is being updated"),
+        Some(it) if it.spec.last_failure.is_none() && !backs_off(it) => {
+            return refused("no attempt has failed since its last success");
         }
-        Some(shadow) => shadow.spec.attempt.ok_or("it has made no attempt"),
-    };
-    let attempt = match attempt {
-        Ok(attempt) => attempt.to_string(),
-        Err(why) => return unchanged(format!("the node {name} does not back off: {why}")),
+        Some(it) => it.spec.attempt.unwrap_or_default().to_string(),
     };
     let ended = format!("the back-off of the node {name} after its attempt {attempt} is ended");
     if node.annotation(names::RETRY_ANNOTATION) == Some(&attempt) {

@@ -75,10 +75,10 @@ fn of_version(record: &VersionRecord) -> VersionHistory {
 
 impl View for History {
     fn text(&self, page: &Page) -> String {
-        let finished = self.last_finished.as_deref().map_or_else(
-            || "No update has ended yet\n".to_owned(),
-            |at| format!("The last update ended {} ago\n", page.age(at)),
-        );
+        let finished = match self.last_finished.as_deref() {
+            Some(at) => format!("The last update ended {} ago\n", page.age(at)),
+            None => "No update has ended yet\n".to_owned(),
+        };
         let head = "VERSION|VARIANT|REPORTED|REACHED BY|FAILED ON";
         let ranks = [0, 1, 2, 0, 0];
         let rows = self.versions.iter().map(|outcome| outcome.row(page));
@@ -94,12 +94,13 @@ impl VersionHistory {
         let failed =
             |it: &NodeFailure| format!("{} ({}, {} ago)", it.node, it.reason, page.age(&it.at));
         let failures: Vec<String> = self.failures.iter().map(failed).collect();
-        let failures = shown(&failures.join(", "), 2 * NAME_MAX);
-        let failures = or_dash(Some(failures.as_str()).filter(|failures| !failures.is_empty()));
-        let failures = match self.halted_at.as_deref() {
-            Some(at) => {
-                Cell::new(format!("{failures}\nhalted {} ago", page.age(at))).fg(Color::Red)
-            }
+        let mut failures = shown(&failures.join(", "), 2 * NAME_MAX);
+        if failures.is_empty() {
+            failures.push('-');
+        }
+        let halted = self.halted_at.as_deref().map(|at| page.age(at));
+        let failures = match halted {
+            Some(age) => Cell::new(format!("{failures}\nhalted {age} ago")).fg(Color::Red),
             None => Cell::new(failures),
         };
         let reported = self.reported_at.as_deref().map(|at| page.age(at));

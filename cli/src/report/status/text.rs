@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use brupop_api::names;
+use brupop_api::names::{UPDATER_INTERFACE_LABEL, UPDATER_INTERFACE_VERSION};
 use brupop_core::decide::{Named, Reason, TO_GO_ON, TooManyFailures};
 use comfy_table::Color;
 
@@ -37,21 +37,18 @@ impl Glance {
     /// Returns the bar, and how many nodes are how far.
     fn progress(&self, page: &Page) -> String {
         let waits: usize = self.waiting.iter().map(|group| group.nodes.len()).sum();
-        let limit = self
-            .unavailable_limit
-            .map_or("?".to_owned(), |limit| limit.to_string());
+        let limit = self.unavailable_limit.map(|limit| limit.to_string());
+        let limit = limit.as_deref().unwrap_or("?");
         let moving = self.moving.len();
         let counts = format!(
             "{} of {} nodes up to date, {moving} moving, {waits} waiting; {} of {limit} slots in use",
             self.updated_nodes, self.nodes, self.updating_nodes,
         );
         let columns = page.columns.map_or(usize::MAX, usize::from);
-        let room = columns.saturating_sub(counts.len() + 1).min(BAR);
-        if room < SHORTEST_BAR {
-            return facts(vec![("", counts, None)], page);
-        }
+        let room = columns.saturating_sub(counts.len() + 2).min(BAR);
+        let room = if room < SHORTEST_BAR { 0 } else { room };
         let bar = bar(room, self.updated_nodes, moving, self.nodes);
-        format!("{bar} {counts}\n")
+        facts(vec![(&bar, counts, None)], page)
     }
 
     fn head(&self, page: &Page) -> Vec<(&'static str, String, Option<Color>)> {
@@ -87,18 +84,17 @@ impl Glance {
             add(Color::Yellow, "For the next update:", about);
         }
         if self.not_opted_in_nodes > 0 {
+            let count = self.not_opted_in_nodes;
+            let label = [UPDATER_INTERFACE_LABEL, UPDATER_INTERFACE_VERSION].join("=");
             let about = format!(
-                "{} more run Bottlerocket without the label {}={}, and are not updated",
-                self.not_opted_in_nodes,
-                names::UPDATER_INTERFACE_LABEL,
-                names::UPDATER_INTERFACE_VERSION
+                "{count} more run Bottlerocket without the label {label}, and are not updated"
             );
             add(Color::Yellow, "Not opted in:", about);
         }
         if self.without_shadow > 0 {
+            let count = self.without_shadow;
             let about = format!(
-                "nodes that are opted in: {}; if that lasts, their Events say why (kubectl events -n default)",
-                self.without_shadow
+                "nodes that are opted in: {count}; if that lasts, their Events say why (kubectl events -n default)"
             );
             add(Color::Red, "Without a shadow:", about);
         }
