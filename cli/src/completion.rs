@@ -83,30 +83,20 @@ fn names(id: &str, target: Option<&Target>, typed: &OsStr) -> Vec<CompletionCand
 /// Returns names in the cluster, but for those that are not of their type.
 async fn named(server: &OperatorApi, id: &str) -> Result<Vec<String>, Error> {
     if id == "version" {
-        let status = server
-            .fleet_object()
-            .await?
-            .object
-            .status
-            .unwrap_or_default();
-        let halted = status.halted_versions.unwrap_or_default();
-        return Ok(halted
-            .into_iter()
-            .filter(|version| is_version(version))
-            .collect());
+        let status = server.fleet_object().await?.object.status;
+        let mut halted = status.and_then(|it| it.halted_versions).unwrap_or_default();
+        halted.retain(|version| is_version(version));
+        return Ok(halted);
     }
     let mut found: Vec<String> = if id == "pool" {
         let pools = list::<Item<Pool>>(&server.ours(), "").await?;
         pools.iter().map(|pool| pool.name().to_owned()).collect()
     } else {
         let shadows = list::<Item<BottlerocketShadow>>(&server.ours(), "").await?;
-        let meant = shadows
-            .iter()
-            .filter(|it| id == "node" || it.ok().is_some_and(backs_off));
-        meant
-            .filter_map(|it| node_of_shadow(it.name()))
-            .map(str::to_owned)
-            .collect()
+        let is_meant = |it: &&Item<_>| id == "node" || it.ok().is_some_and(backs_off);
+        let meant = shadows.iter().filter(is_meant);
+        let nodes = meant.filter_map(|it| node_of_shadow(it.name()));
+        nodes.map(str::to_owned).collect()
     };
     found.retain(|name| is_object_name(name));
     Ok(found)

@@ -24,11 +24,10 @@ pub async fn connect(target: &Target) -> Result<OperatorApi, Error> {
     install_crypto_provider();
     let config = bounded(configuration(target).await?, PROGRAM)?;
     let builder = ClientBuilder::try_from(config).map_err(|it| ClientError::Build(Box::new(it)))?;
-    let patience = target
-        .request_timeout
-        .map_or_else(patience, TimeoutLayer::new);
+    let limit = target.request_timeout.map(TimeoutLayer::new);
+    let limit = limit.unwrap_or_else(patience);
     Ok(OperatorApi {
-        client: builder.with_layer(&patience).build(),
+        client: builder.with_layer(&limit).build(),
         namespace: target.namespace.clone(),
     })
 }

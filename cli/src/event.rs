@@ -70,24 +70,20 @@ pub(crate) fn latest(events: &[Event], most: usize) -> Vec<Event> {
 /// Returns a section of Events; those of one node without its name.
 pub(crate) fn section(events: &[Event], of_one_node: bool, page: &Page) -> String {
     let row = |event: &Event| {
-        let times = if event.count > 1 {
-            format!(" (x{})", event.count)
-        } else {
-            String::new()
+        let reason = match event.count {
+            ..=1 => Cell::new(&event.reason),
+            count => Cell::new(format!("{} (x{count})", event.reason)),
         };
-        let reason = Cell::new(event.reason.clone() + &times);
+        let at = event.at.map(|at| page.age(&at.to_string()));
+        let is_warning = event.type_ == "Warning";
         vec![
-            Cell::new(
-                event
-                    .at
-                    .map_or("-".to_owned(), |at| page.age(&at.to_string())),
-            ),
+            Cell::new(at.as_deref().unwrap_or("-")),
             Cell::new(if of_one_node { "" } else { event.about() }),
-            if event.type_ == "Warning" {
-                reason.fg(Color::Yellow)
+            reason.fg(if is_warning {
+                Color::Yellow
             } else {
-                reason
-            },
+                Color::Reset
+            }),
             Cell::new(&event.message),
         ]
     };

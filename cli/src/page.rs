@@ -69,9 +69,8 @@ impl Page {
 
     /// Returns lines that say what could not be looked at.
     pub fn notes(&self, notes: &[String]) -> String {
-        let notes = notes.iter();
-        let notes = notes.map(|note| ("Not shown:", note.clone(), Some(Color::Yellow)));
-        facts(notes.collect(), self)
+        let fact = |note: &String| ("Not shown:", note.clone(), Some(Color::Yellow));
+        facts(notes.iter().map(fact).collect(), self)
     }
 
     /// Returns for how long something has been so, in the unit that says most, as kubectl writes it: `45s`, `3m`, `2h`, `5d`.

@@ -194,11 +194,9 @@ impl Why {
             state => format!("{state}, and is to reach {goal}"),
         });
         let failed = |it: &LastFailure| {
-            let (reason, age, count) = (&it.reason, page.age(&it.at), it.count);
-            format!(
-                "{reason} ({age}), {count} since the last success: {}",
-                it.message
-            )
+            let (reason, message) = (&it.reason, &it.message);
+            let (age, count) = (page.age(&it.at), it.count);
+            format!("{reason} ({age}), {count} since the last success: {message}")
         };
         let (stands, color) = self.standing();
         let lines = [

@@ -61,7 +61,7 @@ impl Glance {
             add(Color::Yellow, "Paused:", about);
         }
         let paused = self.pools.iter().filter(|line| line.paused);
-        let paused: Vec<String> = paused.map(|line| line.pool.clone()).collect();
+        let paused: Vec<_> = paused.map(|line| line.pool.clone()).collect();
         if let [pool, others @ ..] = paused.as_slice() {
             let pool = if others.is_empty() { pool } else { "" };
             let remedy = Reason::PoolPaused.remedy(&Named { pool, ..named });
@@ -74,8 +74,8 @@ impl Glance {
         }
         for it in &self.halted {
             let (version, age) = (it.version.as_str(), page.age(&it.at));
-            let remedy = Reason::VersionHalted(TooManyFailures::Version(version))
-                .remedy(&Named { version, ..named });
+            let reason = Reason::VersionHalted(TooManyFailures::Version(version));
+            let remedy = reason.remedy(&Named { version, ..named });
             let why = format!("{version} for {} {age} ago: {}", it.variant, it.why);
             add(Color::Red, "Halted:", format!("{why}{TO_GO_ON}{remedy}"));
         }
