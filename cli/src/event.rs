@@ -80,7 +80,7 @@ pub(crate) fn section(events: &[Event], of_one_node: bool, page: &Page) -> Strin
             Cell::new(at.as_deref().unwrap_or("-")),
             Cell::new(if of_one_node { "" } else { event.about() }),
             reason.fg(if is_warning {
-                Color::Yellow
+                Color::DarkYellow
             } else {
                 Color::Reset
             }),

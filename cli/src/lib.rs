@@ -43,7 +43,9 @@ pub async fn run(arguments: Arguments) -> Result<(), Error> {
     let server = async || connection::connect(&target).await;
     let flags = target.flags();
     match arguments.command {
-        Command::Status { watch: true } => live::watch(&server().await?, output, &flags).await,
+        Command::Status { watch: true } => {
+            Box::pin(live::watch(&server().await?, output, &flags)).await
+        }
         Command::Status { watch: false } => {
             print(&status::of(&server().await?.fleet().await?), output, &flags)
         }
@@ -92,11 +94,12 @@ async fn steer(server: &OperatorApi, command: SteeringCommand) -> Result<Changed
         }
         Resume { node, pool, .. } => pause(server, node, pool, false).await,
         UpdateNow { node, cancel } => {
-            let steered = |node: &_, _: Option<&_>| match cancel {
-                true => steer::not_now(node),
-                false => steer::update_now(node, namespace),
-            };
-            change_node(server, &node, steered).await
+            let now = |node: &_, _: Option<&_>| steer::update_now(node, namespace);
+            let cancelled = |node: &_, _: Option<&_>| steer::not_now(node);
+            if cancel {
+                return change_node(server, &node, cancelled).await;
+            }
+            change_node(server, &node, now).await
         }
         Retry { node } => {
             let steered = |node: &_, shadow: Option<&_>| steer::retry(node, shadow, namespace);

@@ -69,7 +69,7 @@ impl Page {
 
     /// Returns lines that say what could not be looked at.
     pub fn notes(&self, notes: &[String]) -> String {
-        let fact = |note: &String| ("Not shown:", note.clone(), Some(Color::Yellow));
+        let fact = |note: &String| ("Not shown:", note.clone(), Some(Color::DarkYellow));
         facts(notes.iter().map(fact).collect(), self)
     }
 

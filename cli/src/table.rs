@@ -90,15 +90,15 @@ fn fitted(mut table: Table, ranks: &[u8], page: &Page) -> String {
 
 /// Returns the first of these names, as many as this many characters have room for, and how many more there are.
 pub(crate) fn some(names: &[String], room: usize) -> String {
-    let named = |count: usize| {
-        let (named, more) = names.split_at(count.min(names.len()));
+    let listed = |count: usize| {
+        let (first, more) = names.split_at(count.min(names.len()));
         match more.len() {
-            0 => named.join(", "),
-            more => format!("{} and {more} more", named.join(", ")),
+            0 => first.join(", "),
+            more => format!("{} and {more} more", first.join(", ")),
         }
     };
-    let fits = |count: &usize| named(*count).chars().count() <= room;
-    named((1..=NAMED).rev().find(fits).unwrap_or(1))
+    let fits = |count: &usize| listed(*count).chars().count() <= room;
+    listed((1..=NAMED).rev().find(fits).unwrap_or(1))
 }
 
 #[cfg(test)]
@@ -115,7 +115,7 @@ mod tests {
             let why = "one two three four five six seven";
             let row = ["node-0", "5s", "Idle", "", why];
             let other = [
-                Cell::new("node-1").fg(Color::Red),
+                Cell::new("node-1").fg(Color::DarkRed),
                 Cell::new(""),
                 Cell::new("Idle"),
                 Cell::new(""),

@@ -100,7 +100,7 @@ impl VersionHistory {
         }
         let halted = self.halted_at.as_deref().map(|at| page.age(at));
         let failures = match halted {
-            Some(age) => Cell::new(format!("{failures}\nhalted {age} ago")).fg(Color::Red),
+            Some(age) => Cell::new(format!("{failures}\nhalted {age} ago")).fg(Color::DarkRed),
             None => Cell::new(failures),
         };
         let reported = self.reported_at.as_deref().map(|at| page.age(at));

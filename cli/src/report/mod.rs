@@ -90,16 +90,15 @@ fn slots_in_use(its: &str, status: &BottlerocketFleetStatus, pools: &[Item<Pool>
         _ if is_default => "MAX_CONCURRENT_UPDATE".to_owned(),
         (None, limit) => limit.map_or("?".to_owned(), |limit| limit.to_string()),
     };
-    let mut in_use = "in use".to_owned();
+    let mut place = String::new();
     if full.is_some() || is_default {
         slots.retain(|(_, slot)| is_its(slot));
-        in_use += &format!(" in the pool {}", name(its));
+        place = format!(" in the pool {}", name(its));
     }
     let nodes: Vec<String> = slots.iter().map(|(shadow, _)| node_of(shadow)).collect();
-    if !nodes.is_empty() {
-        in_use += &format!(", by {}", some(&nodes, usize::MAX));
-    }
-    format!("{} of {limit} {in_use}", nodes.len())
+    let by = if nodes.is_empty() { "" } else { ", by " };
+    let (count, nodes) = (nodes.len(), some(&nodes, usize::MAX));
+    format!("{count} of {limit} in use{place}{by}{nodes}")
 }
 
 fn word(text: &str) -> String {

@@ -159,11 +159,13 @@ fn since<'a>(said: &'a Condition, shadow: &'a BottlerocketShadow) -> &'a str {
 
 impl View for Why {
     fn text(&self, page: &Page) -> String {
-        let mut head = vec![("", self.message.clone(), None)];
-        let warning = self.no_leader.clone();
-        head.extend(warning.map(|warning| ("Nothing starts:", warning, Some(Color::Red))));
+        let message = facts(vec![("", self.message.clone(), None)], page);
+        let warning = self.no_leader.iter().cloned();
+        let warning = warning.map(|it| ("Nothing starts:", it, Some(Color::DarkRed)));
         let reason = or_dash(self.reason.as_deref());
-        format!("{}: {reason}\n{}\n", self.node, facts(head, page))
+        format!("{}: {reason}\n{message}", self.node)
+            + &facts(warning.collect(), page)
+            + "\n"
             + &facts(self.lines(page), page)
             + &event::section(&self.events, true, page)
             + &page.notes(&self.notes)
@@ -174,11 +176,11 @@ impl Why {
     /// Returns what it has been doing for some time, in its colour.
     fn standing(&self) -> (&'static str, Color) {
         if self.moves {
-            ("moves for", Color::Cyan)
+            ("moves for", Color::DarkCyan)
         } else if self.reason.as_deref() == Some(Reason::NoUpdate.as_str()) {
-            ("idle for", Color::Green)
+            ("idle for", Color::DarkGreen)
         } else {
-            ("waits for", Color::Yellow)
+            ("waits for", Color::DarkYellow)
         }
     }
 
@@ -208,14 +210,14 @@ impl Why {
                 self.updating_since.as_ref().map(since),
                 None,
             ),
-            ("overdue", self.overdue.clone(), Some(Color::Red)),
+            ("overdue", self.overdue.clone(), Some(Color::DarkRed)),
             ("runs", runs, None),
             ("state", state, None),
             ("pool", self.pool.clone(), None),
             (
                 "problem",
                 self.problem.map(str::to_owned),
-                Some(Color::Yellow),
+                Some(Color::DarkYellow),
             ),
             (
                 "agent says",

@@ -58,7 +58,7 @@ impl Glance {
         if self.paused {
             let remedy = Reason::FleetPaused.remedy(&named);
             let about = format!("no update starts; {remedy}");
-            add(Color::Yellow, "Paused:", about);
+            add(Color::DarkYellow, "Paused:", about);
         }
         let paused = self.pools.iter().filter(|line| line.paused);
         let paused: Vec<_> = paused.map(|line| line.pool.clone()).collect();
@@ -67,21 +67,25 @@ impl Glance {
             let remedy = Reason::PoolPaused.remedy(&Named { pool, ..named });
             let pools = some(&paused, usize::MAX);
             let about = format!("no update starts in {pools}; {remedy}");
-            add(Color::Yellow, "Paused:", about);
+            add(Color::DarkYellow, "Paused:", about);
         }
         for obstacle in &self.obstacles {
-            add(Color::Red, "Nothing starts:", obstacle.clone());
+            add(Color::DarkRed, "Nothing starts:", obstacle.clone());
         }
         for it in &self.halted {
             let (version, age) = (it.version.as_str(), page.age(&it.at));
             let reason = Reason::VersionHalted(TooManyFailures::Version(version));
             let remedy = reason.remedy(&Named { version, ..named });
             let why = format!("{version} for {} {age} ago: {}", it.variant, it.why);
-            add(Color::Red, "Halted:", format!("{why}{TO_GO_ON}{remedy}"));
+            add(
+                Color::DarkRed,
+                "Halted:",
+                format!("{why}{TO_GO_ON}{remedy}"),
+            );
         }
         for left in &self.left_by_people {
             let about = format!("{}: {}", left.message, some(&left.nodes, usize::MAX));
-            add(Color::Yellow, "For the next update:", about);
+            add(Color::DarkYellow, "For the next update:", about);
         }
         if self.not_opted_in_nodes > 0 {
             let count = self.not_opted_in_nodes;
@@ -89,17 +93,21 @@ impl Glance {
             let about = format!(
                 "{count} more run Bottlerocket without the label {label}, and are not updated"
             );
-            add(Color::Yellow, "Not opted in:", about);
+            add(Color::DarkYellow, "Not opted in:", about);
         }
         if self.without_shadow > 0 {
             let count = self.without_shadow;
             let about = format!(
                 "nodes that are opted in: {count}; if that lasts, their Events say why (kubectl events -n default)"
             );
-            add(Color::Red, "Without a shadow:", about);
+            add(Color::DarkRed, "Without a shadow:", about);
         }
         if !self.unreadable.is_empty() {
-            add(Color::Red, "Cannot be read:", self.unreadable.join(", "));
+            add(
+                Color::DarkRed,
+                "Cannot be read:",
+                self.unreadable.join(", "),
+            );
         }
         head
     }
@@ -110,15 +118,16 @@ impl Glance {
             Cell::new(or_dash(age.as_deref()))
         };
         let row = |moving: &Moving| {
-            let reason = match moving.overdue {
-                true => Cell::new(format!("{} (overdue)", moving.reason)).fg(Color::Red),
-                false => Cell::new(&moving.reason).fg(Color::Cyan),
+            let overdue = format!("{} (overdue)", moving.reason);
+            let (reason, color) = match &moving.reason {
+                _ if moving.overdue => (&overdue, Color::DarkRed),
+                reason => (reason, Color::DarkCyan),
             };
             let why = page.pasteable(&moving.message);
             let why = if moving.says_more() { &why } else { "" };
             vec![
                 Cell::new(&moving.node),
-                reason,
+                Cell::new(reason).fg(color),
                 Cell::new(moving.goal),
                 age(&moving.since),
                 age(&moving.updating_since),
@@ -136,7 +145,7 @@ impl Glance {
         let room = page.columns.map_or(usize::MAX, |all| (all / 2).into());
         let row = |reason: &str, message: &str, nodes: &[String]| {
             let why = format!("{}\n{}", page.pasteable(message), some(nodes, room));
-            let (reason, count) = (Cell::new(reason).fg(Color::Yellow), nodes.len());
+            let (reason, count) = (Cell::new(reason).fg(Color::DarkYellow), nodes.len());
             vec![reason, Cell::new(count), Cell::new(why)]
         };
         let (mut rows, mut others) = (vec![], BTreeMap::<&str, (usize, Vec<String>)>::new());
@@ -176,7 +185,7 @@ impl Glance {
                 Cell::new(counts.pending_nodes),
                 Cell::new(counts.blocked_nodes),
                 Cell::new(format!("{away} of {limit}")),
-                Cell::new(&line.reason).fg(Color::Yellow),
+                Cell::new(&line.reason).fg(Color::DarkYellow),
                 Cell::new(if is_told { "" } else { &why }),
             ]
         };
