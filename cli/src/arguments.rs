@@ -165,12 +165,8 @@ fn variant(text: &str) -> Result<String, &'static str> {
 
 /// The default pool has no object that could be paused.
 fn paused_pool(text: &str) -> Result<String, &'static str> {
-    match object_name(text)? {
-        name if name == DEFAULT_POOL => {
-            Err("the pool default has no pause of its own: pause the fleet, without --pool")
-        }
-        name => Ok(name),
-    }
+    let name = Some(object_name(text)?).filter(|name| name != DEFAULT_POOL);
+    name.ok_or("the pool default has no pause of its own: pause the fleet, without --pool")
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1;
 use serde::Serialize;
 
 use crate::page::Page;
-use crate::table::Cell;
+use crate::table::{self, Cell};
 use crate::words::shown;
 
 /// An Event. Kubernetes serves those of `events.k8s.io/v1` as `v1`, too, and gives more people the right to read them so.
@@ -87,9 +87,14 @@ pub(crate) fn section(events: &[Event], of_one_node: bool, page: &Page) -> Strin
             Cell::new(&event.message),
         ]
     };
-    let head = "AGE|ABOUT|EVENT|MESSAGE";
-    let ranks = [0, 1, 2, 0];
-    page.section("EVENTS", head, &ranks, events.iter().map(row).collect())
+    let rows = events.iter().map(row).collect();
+    table::section(
+        "EVENTS",
+        "AGE|ABOUT|EVENT|MESSAGE",
+        &[0, 1, 2, 0],
+        rows,
+        page,
+    )
 }
 
 #[cfg(test)]

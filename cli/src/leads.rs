@@ -29,16 +29,16 @@ impl Leads {
 
     /// Returns a sentence for people, unless one leads.
     pub(crate) fn warning(&self) -> Option<String> {
-        match self {
-            Self::Yes => None,
-            Self::No(Some(since)) => Some(format!(
+        Some(match self {
+            Self::Yes => return None,
+            Self::No(Some(since)) => format!(
                 "no reconciler has led since {since:.0}: nothing will happen before one does, and what is shown may be old"
-            )),
+            ),
             Self::No(None) => {
-                Some("no reconciler has ever led: nothing will happen before one does".to_owned())
+                "no reconciler has ever led: nothing will happen before one does".to_owned()
             }
-            Self::NotKnown(why) => Some(format!("whether a reconciler leads is not known: {why}")),
-        }
+            Self::NotKnown(why) => format!("whether a reconciler leads is not known: {why}"),
+        })
     }
 }
 

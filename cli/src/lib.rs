@@ -94,12 +94,8 @@ async fn steer(server: &OperatorApi, command: SteeringCommand) -> Result<Changed
         }
         Resume { node, pool, .. } => pause(server, node, pool, false).await,
         UpdateNow { node, cancel } => {
-            let now = |node: &_, _: Option<&_>| steer::update_now(node, namespace);
-            let cancelled = |node: &_, _: Option<&_>| steer::not_now(node);
-            if cancel {
-                return change_node(server, &node, cancelled).await;
-            }
-            change_node(server, &node, now).await
+            let steered = |node: &_, _: Option<&_>| steer::update_now(node, namespace, cancel);
+            change_node(server, &node, steered).await
         }
         Retry { node } => {
             let steered = |node: &_, shadow: Option<&_>| steer::retry(node, shadow, namespace);

@@ -2,14 +2,12 @@
 
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
 
-use comfy_table::Color;
 use crossterm::terminal::size;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::arguments::Output;
 use crate::error::Error;
-use crate::table::{Cell, facts, table};
 
 /// Binds the words of a command, so that no table breaks it between two lines. It is printed as a blank.
 const NO_BREAK: &str = "\u{a0}";
@@ -57,20 +55,6 @@ impl Page {
             command.unwrap_or_else(|| part.to_owned())
         });
         parts.collect::<Vec<_>>().join("`")
-    }
-
-    /// Returns a table under a title; nothing without rows.
-    pub fn section(&self, title: &str, head: &str, ranks: &[u8], rows: Vec<Vec<Cell>>) -> String {
-        if rows.is_empty() {
-            return String::new();
-        }
-        format!("\n{title}\n{}", table(head, ranks, rows, self))
-    }
-
-    /// Returns lines that say what could not be looked at.
-    pub fn notes(&self, notes: &[String]) -> String {
-        let fact = |note: &String| ("Not shown:", note.clone(), Some(Color::DarkYellow));
-        facts(notes.iter().map(fact).collect(), self)
     }
 
     /// Returns for how long something has been so, in the unit that says most, as kubectl writes it: `45s`, `3m`, `2h`, `5d`.

@@ -93,9 +93,17 @@ fn reboots(shadow: &BottlerocketShadow) -> bool {
         && boot == claimed
 }
 
-/// Requests the update of a node now, of the operator in this namespace.
-pub(crate) fn update_now(node: &WatchedNode, namespace: &str) -> PlannedChange {
+/// Requests the update of a node now, of the operator in this namespace, or cancels the request.
+pub(crate) fn update_now(node: &WatchedNode, namespace: &str, cancel: bool) -> PlannedChange {
     let what = format!("the update of the node {}", node.name());
+    let annotated = node.annotation(names::UPDATE_NOW_ANNOTATION).is_some();
+    if cancel && annotated {
+        let says = format!("{what} is no longer asked for");
+        return annotate(node, names::UPDATE_NOW_ANNOTATION, None, says);
+    }
+    if cancel {
+        return unchanged(format!("{what} is not asked for"));
+    }
     if node.is_asked_for() {
         return unchanged(format!("{what} is asked for already"));
     }
@@ -105,16 +113,6 @@ pub(crate) fn update_now(node: &WatchedNode, namespace: &str) -> PlannedChange {
          {why} says whether anything else is in its way"
     );
     annotate(node, names::UPDATE_NOW_ANNOTATION, Some("true"), says)
-}
-
-/// Cancels the request for the update of a node.
-pub(crate) fn not_now(node: &WatchedNode) -> PlannedChange {
-    let what = format!("the update of the node {}", node.name());
-    if node.annotation(names::UPDATE_NOW_ANNOTATION).is_none() {
-        return unchanged(format!("{what} is not asked for"));
-    }
-    let says = format!("{what} is no longer asked for");
-    annotate(node, names::UPDATE_NOW_ANNOTATION, None, says)
 }
 
 /// Ends the back-off of a node after its last attempt, which the annotation names.

@@ -14,14 +14,30 @@ const TEXT_MIN: u16 = 24;
 /// Maximum number of nodes in a sentence for people. Programs are told all.
 const NAMED: usize = 6;
 
-/// Returns rows under a head of column names with `|` between them. A column without any content is left out. So are, on a
-/// narrow terminal, columns whose rank is not 0, the highest first. Only the last column is wrapped.
-pub(crate) fn table(head: &str, ranks: &[u8], rows: Vec<Vec<Cell>>, page: &Page) -> String {
+/// Returns rows under a title and a head of column names with `|` between them; nothing without rows. A column without any
+/// content is left out. So are, on a narrow terminal, columns whose rank is not 0, the highest first. Only the last column is
+/// wrapped.
+pub(crate) fn section(
+    title: &str,
+    head: &str,
+    ranks: &[u8],
+    rows: Vec<Vec<Cell>>,
+    page: &Page,
+) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
     let mut table = Table::new();
     let names = head.split('|').map(Cell::new);
     table.set_header(names.map(|name| name.add_attribute(Attribute::Bold)));
     table.add_rows(rows);
-    fitted(table, ranks, page)
+    format!("\n{title}\n{}", fitted(table, ranks, page))
+}
+
+/// Returns lines that say what could not be looked at.
+pub(crate) fn notes(notes: &[String], page: &Page) -> String {
+    let fact = |note: &String| ("Not shown:", note.clone(), Some(Color::DarkYellow));
+    facts(notes.iter().map(fact).collect(), page)
 }
 
 /// Returns lines of a key in this colour, and what there is to say of it.
@@ -125,7 +141,8 @@ mod tests {
         };
         let coloured = |columns| {
             let (now, flags) = (Timestamp::UNIX_EPOCH, String::new());
-            table(
+            section(
+                "T",
                 head,
                 &[0, 1, 2, 0, 0],
                 rows(),
@@ -136,7 +153,11 @@ mod tests {
                 },
             )
         };
-        let shown = |columns| strip_str(&coloured(columns)).to_string();
+        let shown = |columns| {
+            strip_str(&coloured(columns))
+                .to_string()
+                .replace("\nT\n", "")
+        };
         assert_eq!(
             shown(None),
             "NODE    AGE  STATE  WHY\nnode-0  5s   Idle   one two three four five six seven\n\

@@ -93,11 +93,7 @@ pub(crate) fn is_plain(word: &str) -> bool {
 /// How long to wait for an answer, as kubectl reads it: `0`, a number of seconds, or a duration.
 fn request_timeout(text: &str) -> Result<Duration, &'static str> {
     let seconds = text.parse().map(Duration::from_secs).ok();
-    let duration = || {
-        text.parse::<SignedDuration>()
-            .ok()
-            .and_then(|it| it.try_into().ok())
-    };
+    let duration = || Duration::try_from(text.parse::<SignedDuration>().ok()?).ok();
     match seconds.or_else(duration) {
         Some(Duration::ZERO) => Ok(Duration::MAX),
         Some(limit) => Ok(limit),

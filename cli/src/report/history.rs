@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{name, or_dash, time, version, word};
 use crate::event::{self, Event, latest};
 use crate::page::{Page, View};
-use crate::table::Cell;
+use crate::table::{self, Cell, notes};
 use crate::words::{shown, variant};
 
 /// This many Events are shown.
@@ -83,9 +83,9 @@ impl View for History {
         let ranks = [0, 1, 2, 0, 0];
         let rows = self.versions.iter().map(|outcome| outcome.row(page));
         finished
-            + &page.section("VERSIONS", head, &ranks, rows.collect())
+            + &table::section("VERSIONS", head, &ranks, rows.collect(), page)
             + &event::section(&self.events, false, page)
-            + &page.notes(&self.notes)
+            + &notes(&self.notes, page)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::event::{self, Event, latest};
 use crate::gather::AboutNode;
 use crate::page::{Page, View};
-use crate::table::facts;
+use crate::table::{facts, notes};
 
 /// This many Events are shown.
 const EVENTS: usize = 20;
@@ -168,7 +168,7 @@ impl View for Why {
             + "\n"
             + &facts(self.lines(page), page)
             + &event::section(&self.events, true, page)
-            + &page.notes(&self.notes)
+            + &notes(&self.notes, page)
     }
 }
 

@@ -27,7 +27,11 @@ fn a_pause_is_written_once() {
 }
 
 fn asked(node: &WatchedNode) -> PlannedChange {
-    update_now(node, NS)
+    update_now(node, NS, false)
+}
+
+fn not_now(node: &WatchedNode) -> PlannedChange {
+    update_now(node, NS, true)
 }
 
 type Steers = fn(&WatchedNode) -> PlannedChange;
@@ -99,7 +103,7 @@ fn what_is_said_can_be_pasted_for_this_namespace() {
         ("ns", "`kubectl brupop why node-0 -n ns`"),
         (NS, "`kubectl brupop why node-0`"),
     ] {
-        let says = update_now(&node, namespace).says;
+        let says = update_now(&node, namespace, false).says;
         assert!(says.contains(command), "{says}");
     }
 }

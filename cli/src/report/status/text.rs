@@ -9,7 +9,7 @@ use comfy_table::Color;
 use super::super::{nothing_named, or_dash};
 use super::view::{Count, Glance, Moving, PoolLine};
 use crate::page::{Page, View};
-use crate::table::{Cell, facts, some};
+use crate::table::{Cell, facts, section, some};
 use crate::words;
 
 /// Characters of the progress bar, where the line has room for them.
@@ -138,7 +138,7 @@ impl Glance {
         let head = "NODE|REASON|STATE TO REACH|SINCE|UPDATING|FROM → TO|WHY";
         let ranks = [0, 0, 5, 1, 4, 3, 2];
         let rows = self.moving.iter().map(row).collect();
-        page.section("MOVING", head, &ranks, rows)
+        section("MOVING", head, &ranks, rows, page)
     }
 
     fn waiting(&self, page: &Page) -> String {
@@ -162,7 +162,13 @@ impl Glance {
         let why = format!("each for a cause of its own, which {why} tells");
         let others = others.iter().filter(|(_, (_, nodes))| !nodes.is_empty());
         rows.extend(others.map(|(reason, (_, nodes))| row(reason, &why, nodes)));
-        page.section("WAITING", "REASON|NODES|WHY, AND WHICH", &[0, 1, 0], rows)
+        section(
+            "WAITING",
+            "REASON|NODES|WHY, AND WHICH",
+            &[0, 1, 0],
+            rows,
+            page,
+        )
     }
 
     fn pools(&self, page: &Page) -> String {
@@ -191,7 +197,8 @@ impl Glance {
         };
         let head = "POOL|UPDATED|UPDATING|PENDING|BLOCKED|UNAVAILABLE|REASON|WHY";
         let ranks = [0, 0, 4, 5, 3, 6, 1, 2];
-        page.section("POOLS", head, &ranks, self.pools.iter().map(row).collect())
+        let rows = self.pools.iter().map(row).collect();
+        section("POOLS", head, &ranks, rows, page)
     }
 
     fn states(&self, page: &Page) -> String {
@@ -201,14 +208,8 @@ impl Glance {
                 .map(Cell::new)
                 .to_vec()
         };
-        let head = "VERSION|STATE|NODES";
-        let ranks = [0, 0, 0];
-        page.section(
-            "VERSIONS",
-            head,
-            &ranks,
-            self.states.iter().map(row).collect(),
-        )
+        let rows = self.states.iter().map(row).collect();
+        section("VERSIONS", "VERSION|STATE|NODES", &[0; 3], rows, page)
     }
 }
 
