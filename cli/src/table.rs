@@ -14,16 +14,12 @@ const TEXT_MIN: u16 = 24;
 /// Maximum number of nodes in a sentence for people. Programs are told all.
 const NAMED: usize = 6;
 
+type Rows = Vec<Vec<Cell>>;
+
 /// Returns rows under a title and a head of column names with `|` between them; nothing without rows. A column without any
 /// content is left out. So are, on a narrow terminal, columns whose rank is not 0, the highest first. Only the last column is
 /// wrapped.
-pub(crate) fn section(
-    title: &str,
-    head: &str,
-    ranks: &[u8],
-    rows: Vec<Vec<Cell>>,
-    page: &Page,
-) -> String {
+pub(crate) fn section(title: &str, head: &str, ranks: &[u8], rows: Rows, page: &Page) -> String {
     if rows.is_empty() {
         return String::new();
     }
@@ -68,12 +64,13 @@ fn fitted(mut table: Table, ranks: &[u8], page: &Page) -> String {
             *width = longest.max(TEXT_MIN).min(*width);
         }
     }
-    let room = page
-        .columns
-        .map_or(u16::MAX, |columns| columns.saturating_add(GAP));
+    let room = page.columns.unwrap_or(u16::MAX).saturating_add(GAP);
     let fits = |needed: &[u16]| {
         let shown = needed.iter().filter(|width| **width > 0);
-        shown.map(|width| u32::from(width + GAP)).sum::<u32>() <= room.into()
+        shown
+            .map(|width| u32::from(*width) + u32::from(GAP))
+            .sum::<u32>()
+            <= room.into()
     };
     let highest = |needed: &[u16]| {
         let ranked = (0..=last).filter(|index| needed[*index] > 0 && ranks[*index] > 0);
