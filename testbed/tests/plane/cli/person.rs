@@ -45,11 +45,12 @@ impl Person {
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
             .args(["--context", "testbed"]);
-        // Where kubectl is, which `plan` runs.
+        // `plan` runs kubectl, which keeps a cache.
+        let home = self.kubeconfig.parent().context("no folder")?;
         command
             .env_clear()
-            .env("PATH", control_plane_binaries().await?);
-        command
+            .env("PATH", control_plane_binaries().await?)
+            .env("HOME", home)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
