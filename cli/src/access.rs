@@ -5,6 +5,10 @@ use std::fmt;
 use brupop_api::names;
 use kube::{Api, Resource};
 
+/// Who may read and change Nodes.
+const NODES: &str = "none of the operator's roles gives this right, for RBAC cannot give one annotation of a Node without the \
+                     rest of it: a ClusterRole of your own has to";
+
 /// The right to make a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Right {
@@ -33,39 +37,21 @@ impl Right {
         Self::new::<K>(verb, api.namespace())
     }
 
-    /// The same of a sub-resource.
-    pub(crate) fn below(self, sub_resource: &str) -> Self {
-        Self {
-            resource: format!("{}/{sub_resource}", self.resource),
-            ..self
-        }
-    }
-
-    /// Which of the operator's or of Kubernetes' roles gives this right, as the end of a sentence.
+    /// Names the role, of the operator or of Kubernetes, that gives this right; as the end of a sentence.
     pub(crate) fn given_by(&self) -> String {
         let place = self.namespace.as_deref().unwrap_or_default();
-        match (self.resource.split('.').next().unwrap_or_default(), self.verb) {
-            ("bottlerocketshadows" | "bottlerocketfleets", "patch") => {
-                format!("the operator's ClusterRole brupop-operator gives this right, bound in the namespace {place}")
-            }
-            ("bottlerocketpools", "patch") => {
-                format!("the operator's ClusterRole brupop-pool-editor gives this right, bound in the namespace {place}")
-            }
-            ("nodes", _) => "none of the operator's roles gives this right, for RBAC cannot give one annotation of a Node \
-                            without the rest of it: a ClusterRole of your own has to"
-                .to_owned(),
-            ("events" | "pods", _) => format!("Kubernetes' ClusterRole view gives this right, bound in the namespace {place}"),
-            ("pods/exec", _) => {
-                format!("Kubernetes' ClusterRole edit gives this right, bound in the namespace {place}")
-            }
-            _ => format!(
-                "the operator's ClusterRole brupop-viewer gives this right (and with it Kubernetes' own view, edit and admin), \
-                 and so does brupop-operator, bound in the namespace {place}"
-            ),
-        }
+        let kind = self.resource.split('.').next().unwrap_or_default();
+        let role = match (kind, self.verb) {
+            ("nodes", _) => return NODES.to_owned(),
+            ("bottlerocketpools", "patch") => "the operator's ClusterRole brupop-pool-editor",
+            (_, "patch") => "the operator's ClusterRole brupop-operator",
+            ("events", _) => "Kubernetes' ClusterRole view",
+            _ => "the operator's ClusterRole brupop-viewer",
+        };
+        format!("{role} gives this right, bound in the namespace {place}")
     }
 
-    /// Is it about a resource that comes with the operator?
+    /// Whether it is about a resource that comes with the operator.
     pub(crate) fn is_ours(&self) -> bool {
         self.resource.ends_with(names::GROUP)
     }

@@ -7,6 +7,7 @@ use brupop_api::names::{DEFAULT_POOL, is_object_name};
 use clap::{Parser, Subcommand, ValueEnum};
 
 pub use target::Target;
+pub(crate) use target::is_plain;
 
 /// Shows what the Bottlerocket update operator does with a fleet and why, and steers it
 #[derive(Clone, Debug, Parser)]
@@ -62,8 +63,8 @@ pub enum Command {
     },
     /// Show which nodes would be updated now, in which order, and why the others would not
     ///
-    /// This runs `/brupop-reconciler plan` in the pod of the reconciler that leads, because the answer depends on its
-    /// settings. With plain kubectl: `kubectl exec -n NAMESPACE deploy/brupop-reconciler -- /brupop-reconciler plan`.
+    /// This runs `kubectl exec -n NAMESPACE deploy/brupop-reconciler -- /brupop-reconciler plan`, because the answer depends on
+    /// the reconciler's settings.
     Plan,
     /// Show the outcome of each version, and the operator's Events
     ///
@@ -153,25 +154,19 @@ fn object_name(text: &str) -> Result<String, &'static str> {
 }
 
 fn version(text: &str) -> Result<String, &'static str> {
-    is_version(text)
-        .then(|| text.to_owned())
-        .ok_or("a version is written as 1.20.0")
+    let is_version = is_version(text).then(|| text.to_owned());
+    is_version.ok_or("a version is written as 1.20.0")
 }
 
 fn variant(text: &str) -> Result<String, &'static str> {
-    is_variant(text)
-        .then(|| text.to_owned())
-        .ok_or("a variant is written as aws-k8s-1.36")
+    let is_variant = is_variant(text).then(|| text.to_owned());
+    is_variant.ok_or("a variant is written as aws-k8s-1.36")
 }
 
 /// The default pool has no object that could be paused.
 fn paused_pool(text: &str) -> Result<String, &'static str> {
-    match object_name(text)? {
-        name if name == DEFAULT_POOL => {
-            Err("the pool default has no pause of its own: pause the fleet, without --pool")
-        }
-        name => Ok(name),
-    }
+    let name = Some(object_name(text)?).filter(|name| name != DEFAULT_POOL);
+    name.ok_or("the pool default has no pause of its own: pause the fleet, without --pool")
 }
 
 #[cfg(test)]

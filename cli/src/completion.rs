@@ -2,237 +2,104 @@
 //! word is what has been typed of the next one.
 //! <https://kubernetes.io/docs/tasks/extend-kubectl/kubectl-plugins/>
 
+use std::ffi::{OsStr, OsString};
+use std::iter;
 use std::time::Duration;
 
 use brupop_api::crds::is_version;
-use brupop_api::names::is_object_name;
-use brupop_api::{BottlerocketPool, BottlerocketShadow, Item, names};
-use clap::{Arg, Command, CommandFactory as _, Parser as _};
-use kube::api::ListParams;
+use brupop_api::names::{is_object_name, node_of_shadow};
+use brupop_api::{BottlerocketShadow, Item};
+use brupop_core::pool::Pool;
+use clap::{Arg, CommandFactory as _, FromArgMatches as _};
+use clap_complete::engine::{self, ArgValueCompleter, CompletionCandidate};
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use crate::arguments::Arguments;
-use crate::connection::connect;
-use crate::gather::OperatorApi;
-use crate::steer;
+use crate::arguments::{Arguments, Target, is_plain};
+use crate::connection::{PROGRAM, connect};
+use crate::error::Error;
+use crate::gather::{OperatorApi, list};
+use crate::steer::backs_off;
 
 /// The program that kubectl looks for.
 pub(crate) const SCRIPT: &str = include_str!("../kubectl_complete-brupop");
 /// Nobody waits for names longer than this.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
-/// Tells kubectl to offer no files.
-const NO_FILES: &str = ":4\n";
-/// Tells kubectl that files may be meant.
-const FILES: &str = ":0\n";
 
-/// What can come next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Next {
-    /// One of these words, each with what it does.
-    Words(Vec<(String, String)>),
-    Nodes,
-    /// Nodes that back off.
-    FailedNodes,
-    Pools,
-    HaltedVersions,
-    Files,
-    /// Something that only the caller knows.
-    Anything,
-}
-
-/// The candidates for the last of these words, in the form that kubectl understands.
-pub(crate) async fn complete(words: &[String]) -> String {
-    let (typed, before) = words
-        .split_last()
-        .map_or(("", &[][..]), |(last, before)| (last.as_str(), before));
-    let candidates = match next(before, typed) {
-        Next::Files => return FILES.to_owned(),
-        Next::Anything => vec![],
-        Next::Words(words) => words,
-        of_cluster => {
-            let offered = timeout(LONGEST_WAIT, offered(before, &of_cluster))
-                .await
-                .ok()
-                .flatten();
-            offered
-                .unwrap_or_default()
-                .into_iter()
-                .map(|name| (name, String::new()))
-                .collect()
+/// Returns the candidates for the last of these words, in the form that kubectl understands. The shell evaluates what it is
+/// offered, so words of other than plain characters are left out. Must be called where it may block.
+///
+/// # Errors
+/// There are no words.
+pub(crate) fn complete(words: &[String]) -> Result<String, Error> {
+    let words = words.iter().map(String::as_str);
+    let words: Vec<OsString> = iter::once(PROGRAM).chain(words).map(Into::into).collect();
+    let last = words.len() - 1;
+    let target = target(&words[..last]);
+    let named = |argument: Arg| {
+        let (id, target) = (argument.get_id().to_string(), target.clone());
+        if !["node", "failed-node", "pool", "version"].contains(&id.as_str()) {
+            return argument;
         }
+        let names = move |typed: &OsStr| names(&id, target.as_ref(), typed);
+        argument.add(ArgValueCompleter::new(names))
     };
-    let fitting = candidates
-        .iter()
-        .filter(|(word, _)| word.starts_with(typed));
-    let lines =
-        fitting.map(|(word, about)| format!("{word}\t{about}").trim_end().to_owned() + "\n");
-    lines.collect::<String>() + NO_FILES
+    let mut command = Arguments::command().mut_subcommands(|command| command.mut_args(named));
+    let is_option = words[last].as_encoded_bytes().starts_with(b"-");
+    let folder = std::env::current_dir().ok();
+    let found = engine::complete(&mut command, words, last, folder.as_deref())?;
+    let line = |it: &CompletionCandidate| {
+        let word = it.get_value().to_str()?;
+        let help = it.get_help().map(ToString::to_string).unwrap_or_default();
+        let is_offered = is_plain(word) && (is_option || !word.starts_with('-'));
+        is_offered.then(|| format!("{word}\t{help}").trim_end().to_owned() + "\n")
+    };
+    let lines: String = found.iter().filter_map(line).collect();
+    // The shell adds no files of its own, and no blank after a folder.
+    let no_blank = lines.contains("/\n");
+    Ok(lines + if no_blank { ":6\n" } else { ":4\n" })
 }
 
-/// What can follow these words, where this much of the next one is typed.
-fn next(before: &[String], typed: &str) -> Next {
-    let mut root = Arguments::command();
-    root.build();
-    let (mut command, mut positions) = (&root, 0);
-    let mut words = before.iter();
-    while let Some(word) = words.next() {
-        if let Some(option) = option(command, word) {
-            if option.get_action().takes_values() && !word.contains('=') && words.next().is_none() {
-                return value(option);
-            }
-        } else if let Some(sub) = command.find_subcommand(word) {
-            command = sub;
-        } else {
-            positions += 1;
-        }
-    }
+/// Returns which cluster these words name, however few they are.
+fn target(before: &[OsString]) -> Option<Target> {
+    let command = Arguments::command().ignore_errors(true);
+    let parsed = command.try_get_matches_from(before).ok()?;
+    Target::from_arg_matches(&parsed).ok()
+}
+
+/// Returns names in the cluster that begin with what is typed.
+fn names(id: &str, target: Option<&Target>, typed: &OsStr) -> Vec<CompletionCandidate> {
+    let typed = typed.to_string_lossy();
     if typed.starts_with('-') {
-        let options = command
-            .get_arguments()
-            .filter(|argument| !argument.is_hide_set());
-        let long = |option: &Arg| {
-            Some((
-                format!("--{}", option.get_long()?),
-                about(option.get_help()),
-            ))
-        };
-        return Next::Words(options.filter_map(long).collect());
+        return vec![];
     }
-    if command.has_subcommands() {
-        let shown = command.get_subcommands().filter(|sub| !sub.is_hide_set());
-        return Next::Words(
-            shown
-                .map(|sub| (sub.get_name().to_owned(), about(sub.get_about())))
-                .collect(),
-        );
+    let found = async { named(&connect(target?).await.ok()?, id).await.ok() };
+    let found = Handle::current().block_on(timeout(LONGEST_WAIT, found));
+    let found = found.ok().flatten().unwrap_or_default();
+    let fitting = found.into_iter().filter(|name| name.starts_with(&*typed));
+    fitting.map(CompletionCandidate::new).collect()
+}
+
+/// Returns names in the cluster, but for those that are not of their type.
+async fn named(server: &OperatorApi, id: &str) -> Result<Vec<String>, Error> {
+    if id == "version" {
+        let status = server.fleet_object().await?.object.status;
+        let mut halted = status.and_then(|it| it.halted_versions).unwrap_or_default();
+        halted.retain(|version| is_version(version));
+        return Ok(halted);
     }
-    command
-        .get_positionals()
-        .nth(positions)
-        .map_or(Next::Anything, value)
-}
-
-/// The option that this word names.
-fn option<'c>(command: &'c Command, word: &str) -> Option<&'c Arg> {
-    let (long, short) = (word.strip_prefix("--"), word.strip_prefix('-'));
-    let name = long.map(|long| long.split('=').next().unwrap_or(long));
-    let mut short = short.into_iter().flat_map(str::chars);
-    let letter = short
-        .next()
-        .filter(|_| long.is_none() && short.next().is_none());
-    command.get_arguments().find(|argument| {
-        name.is_some_and(|name| argument.get_long() == Some(name))
-            || letter.is_some_and(|letter| argument.get_short() == Some(letter))
-    })
-}
-
-fn value(argument: &Arg) -> Next {
-    let words = argument.get_possible_values();
-    match argument.get_id().as_str() {
-        "node" => Next::Nodes,
-        "failed-node" => Next::FailedNodes,
-        "pool" => Next::Pools,
-        "version" => Next::HaltedVersions,
-        "kubeconfig" => Next::Files,
-        _ if words.is_empty() => Next::Anything,
-        _ => Next::Words(
-            words
-                .iter()
-                .map(|word| (word.get_name().to_owned(), about(word.get_help())))
-                .collect(),
-        ),
-    }
-}
-
-fn about(help: Option<&clap::builder::StyledStr>) -> String {
-    help.map(ToString::to_string).unwrap_or_default()
-}
-
-/// Names in the cluster that these words name.
-async fn offered(before: &[String], names: &Next) -> Option<Vec<String>> {
-    let server = connect(&Arguments::try_parse_from(of_target(before)).ok()?.target)
-        .await
-        .ok()?;
-    named(&server, names).await
-}
-
-/// Names in the cluster. The shell evaluates what it is offered, so what is not of the type is left out.
-async fn named(server: &OperatorApi, names: &Next) -> Option<Vec<String>> {
-    let all = ListParams::default();
-    let nodes = |shadows: Vec<String>| {
-        shadows
-            .iter()
-            .filter_map(|shadow| names::node_of_shadow(shadow))
-            .map(str::to_owned)
-            .collect()
-    };
-    let is_word = if *names == Next::HaltedVersions {
-        is_version
+    let mut found: Vec<String> = if id == "pool" {
+        let pools = list::<Item<Pool>>(&server.ours(), "").await?;
+        pools.iter().map(|pool| pool.name().to_owned()).collect()
     } else {
-        is_object_name
+        let shadows = list::<Item<BottlerocketShadow>>(&server.ours(), "").await?;
+        let is_meant = |it: &&Item<_>| id == "node" || it.ok().is_some_and(backs_off);
+        let meant = shadows.iter().filter(is_meant);
+        let nodes = meant.filter_map(|it| node_of_shadow(it.name()));
+        nodes.map(str::to_owned).collect()
     };
-    let found: Vec<String> = match names {
-        Next::Nodes => {
-            let shadows = server
-                .ours::<BottlerocketShadow>()
-                .list_metadata(&all)
-                .await
-                .ok()?
-                .items;
-            nodes(shadows.iter().map(kube::ResourceExt::name_any).collect())
-        }
-        Next::FailedNodes => {
-            let shadows = server
-                .ours::<Item<BottlerocketShadow>>()
-                .list(&all)
-                .await
-                .ok()?
-                .items;
-            let failed = shadows
-                .iter()
-                .filter(|shadow| shadow.ok().is_some_and(steer::backs_off));
-            nodes(failed.map(|shadow| shadow.name().to_owned()).collect())
-        }
-        Next::Pools => {
-            let pools = server
-                .ours::<BottlerocketPool>()
-                .list_metadata(&all)
-                .await
-                .ok()?
-                .items;
-            pools.iter().map(kube::ResourceExt::name_any).collect()
-        }
-        Next::HaltedVersions => {
-            let status = server.fleet_object().await.ok()?.object.status?;
-            status.halted_versions.unwrap_or_default()
-        }
-        Next::Words(_) | Next::Files | Next::Anything => return None,
-    };
-    Some(found.into_iter().filter(|word| is_word(word)).collect())
-}
-
-/// A whole command line with those of these words that say where the operator is.
-fn of_target(before: &[String]) -> Vec<String> {
-    let mut root = Arguments::command();
-    root.build();
-    let mut kept = vec![crate::PROGRAM.to_owned(), "history".to_owned()];
-    let mut words = before.iter();
-    while let Some(word) = words.next() {
-        let Some(option) = option(&root, word).filter(|option| option.get_action().takes_values())
-        else {
-            continue;
-        };
-        let value = if word.contains('=') {
-            None
-        } else {
-            words.next()
-        };
-        if option.get_id() != "pool" {
-            kept.push(word.clone());
-            kept.extend(value.cloned());
-        }
-    }
-    kept
+    found.retain(|name| is_object_name(name));
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -241,56 +108,47 @@ mod tests {
 
     use super::*;
 
-    fn words(line: &str) -> Vec<String> {
-        line.split(' ')
-            .map(str::to_owned)
-            .filter(|word| !word.is_empty())
-            .collect()
+    fn offered(line: &str) -> Vec<String> {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let told = complete(&words).unwrap();
+        let lines = told
+            .lines()
+            .map(|line| line.split('\t').next().unwrap().to_owned());
+        lines.collect()
     }
 
     #[test]
     fn each_place_has_its_words() {
-        for (before, expected) in [
-            ("why", Next::Nodes),
-            ("-n ns why", Next::Nodes),
-            ("why node-0", Next::Anything),
-            ("pause --pool", Next::Pools),
-            ("pause", Next::Nodes),
-            ("update-now --cancel", Next::Nodes),
-            ("retry", Next::FailedNodes),
-            ("resume --version", Next::HaltedVersions),
-            ("status --kubeconfig", Next::Files),
-            ("--kubeconfig=f pause", Next::Nodes),
-            ("status --context", Next::Anything),
+        for (line, expected) in [
+            ("his", &["history", ":4"][..]),
+            ("status -o ", &["table", "json", "yaml", ":4"]),
+            ("status --output=y", &["--output=yaml", ":4"]),
+            ("status --context ", &[":4"]),
+            ("update-now --can", &["--cancel", ":4"]),
+            ("pause --can", &[":4"]),
+            ("--kubeconfig Car", &["Cargo.toml", ":4"]),
+            ("status --kubeconfig sr", &["src/", ":6"]),
+            ("status --kubeconfig src/rep", &["src/report/", ":6"]),
         ] {
-            assert_eq!(next(&words(before), ""), expected, "{before}");
+            assert_eq!(offered(line), expected, "{line}");
         }
-        let next = |before: &str, typed| match next(&words(before), typed) {
-            Next::Words(words) => words.into_iter().map(|(word, _)| word).collect::<Vec<_>>(),
-            other => panic!("{before}: {other:?}"),
-        };
-        let commands = next("", "");
+        let commands = offered("");
         assert!(
-            commands.contains(&"resume".to_owned()) && !commands.contains(&"__complete".to_owned())
+            commands.contains(&"resume".to_owned()) && !commands.contains(&"__complete".to_owned()),
+            "{commands:?}"
         );
-        assert_eq!(next("status -o", ""), ["table", "json", "yaml"]);
-        let options = next("pause", "--");
+        let options = offered("pause --");
         assert!(
             ["--pool", "--context", "--as-group"]
                 .iter()
-                .all(|it| options.contains(&(*it).to_owned()))
+                .all(|it| options.contains(&(*it).to_owned())),
+            "{options:?}"
         );
-        assert!(!options.contains(&"--cancel".to_owned()));
-    }
-
-    #[tokio::test]
-    async fn kubectl_is_told_words_and_what_they_do() {
-        let told = complete(&words("his")).await;
+        let told = complete(&["his".to_owned()]).unwrap();
         assert_eq!(
             told,
             "history\tShow the outcome of each version, and the operator's Events\n:4\n"
         );
-        assert_eq!(complete(&words("why --kubeconfig x")).await, FILES);
     }
 
     #[tokio::test]
@@ -303,31 +161,36 @@ mod tests {
         };
         let shadow = |name: &str, reason: &str| json!({"metadata": {"name": name}, "spec": {"state": "Idle"}, "status": {"conditions": says(reason)}});
         let (failed, other) = (shadow("brs-a", "BackingOff"), shadow("brs-b", "NoUpdate"));
-        let shadows = json!({"metadata": {}, "items": [failed, other, shadow("brs-$(touch x)", "BackingOff")]});
+        let shadows = json!({"metadata": {"resourceVersion": "1"}, "items": [failed, other, shadow("brs-$(touch x)", "BackingOff")]});
+        let pools = json!({"metadata": {"resourceVersion": "1"}, "items": [{"metadata": {"name": "web"}, "spec": {}}, {"metadata": {"name": "`x`"}, "spec": {}}]});
         let server = OperatorApi::answering(move |path| {
-            if path.ends_with("/fleet") {
-                Some(fleet.clone())
-            } else {
-                Some(shadows.clone())
-            }
+            Some(match path.rsplit('/').next()? {
+                "fleet" => fleet.clone(),
+                "bottlerocketpools" => pools.clone(),
+                _ => shadows.clone(),
+            })
         });
-        for (next, expected) in [
-            (Next::HaltedVersions, &["1.20.0"][..]),
-            (Next::Nodes, &["a", "b"]),
-            (Next::FailedNodes, &["a"]),
+        for (id, expected) in [
+            ("version", &["1.20.0"][..]),
+            ("node", &["a", "b"]),
+            ("failed-node", &["a"]),
+            ("pool", &["web"]),
         ] {
-            assert_eq!(named(&server, &next).await.unwrap(), expected, "{next:?}");
+            assert_eq!(named(&server, id).await.unwrap(), expected, "{id}");
         }
     }
 
     #[test]
-    fn where_the_operator_is_stands_anywhere() {
-        let target = |line| {
-            Arguments::try_parse_from(of_target(&words(line)))
-                .unwrap()
-                .target
+    fn cluster_flags_stand_anywhere() {
+        let target = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            target(&words).unwrap()
         };
-        assert_eq!(target("pause -n ns --pool web").namespace, "ns");
-        assert_eq!(target("--context=c why").context.as_deref(), Some("c"));
+        let (namespace, context) = (
+            "kubectl-brupop pause -n ns --pool",
+            "kubectl-brupop --context=c why",
+        );
+        assert_eq!(target(namespace).namespace, "ns");
+        assert_eq!(target(context).context.as_deref(), Some("c"));
     }
 }

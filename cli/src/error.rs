@@ -1,51 +1,31 @@
 //! Why something could not be done.
 
+use brupop_api::item::Unreadable;
 use brupop_runtime::client::ClientError;
 use brupop_runtime::errors::status_message;
-use kube::client::UpgradeConnectionError;
-use kube::config::{InClusterError, KubeconfigError};
+use kube::config::KubeconfigError;
 use kube::core::Status;
 
 use crate::access::Right;
-use crate::steer::NotSteered;
 
 /// Why something could not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Neither a kubeconfig nor a service account was found.
-    #[error(
-        "the Kubernetes API is not configured: set KUBECONFIG, or name a file with --kubeconfig"
-    )]
-    NoConfiguration(#[source] Box<InClusterError>),
     /// There is no such kubeconfig or no such context, or it cannot be used.
-    #[error("the kubeconfig cannot be used")]
+    #[error("the kubeconfig cannot be used: set KUBECONFIG, or name a file with --kubeconfig")]
     Kubeconfig(#[source] Box<KubeconfigError>),
     /// The kubeconfig can be read, but its certificates or credentials cannot be used.
-    #[error("the Kubernetes client could not be made")]
-    Connection(#[source] Box<kube::Error>),
-    /// The client would say of itself what no header takes.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The caller lacks a right.
     #[error("you may not {0}; {hint}", hint = .0.given_by())]
     Forbidden(Right),
     /// The API server refuses a request for another reason.
-    #[error("the API server refuses to let you {what}: {why}")]
-    Refused {
-        /// What was tried.
-        what: Right,
-        /// What it said.
-        why: String,
-    },
+    #[error("the API server refuses to let you {0}: {1}")]
+    Refused(Right, String),
     /// A request failed on its way, or its answer did.
-    #[error("could not {what}")]
-    Request {
-        /// What was tried.
-        what: Right,
-        /// What happened.
-        #[source]
-        source: Box<kube::Error>,
-    },
+    #[error("could not {0}")]
+    Request(Right, #[source] Box<kube::Error>),
     /// The object changed between reading and writing.
     #[error(
         "{0} has changed since it was read, so nothing was written: look at it again, and repeat the command"
@@ -60,34 +40,15 @@ pub enum Error {
     /// There is no such thing.
     #[error("there is no {0}")]
     Missing(String),
-    /// No reconciler leads. Says since when.
-    #[error("{0}")]
-    NoLeader(String),
-    /// The Lease names a leader that is no reconciler's pod.
-    #[error(
-        "the Lease brupop-reconciler says that {0} leads, and no reconciler's pod has that name: if this stays so, somebody \
-         else has written it"
-    )]
-    NoReconciler(String),
     /// An object cannot be understood.
-    #[error("{what} cannot be read: {why}")]
-    Unreadable {
-        /// The object.
-        what: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// What was asked for makes no sense now.
-    #[error(transparent)]
-    NotSteered(#[from] NotSteered),
-    /// The program in the reconciler's pod failed.
-    #[error("the plan could not be made in the pod {pod}: {why}")]
-    Plan {
-        /// The pod.
-        pod: String,
-        /// What it said.
-        why: String,
-    },
+    #[error("{0} cannot be read: {1}")]
+    Unreadable(String, Unreadable),
+    /// The version is not halted.
+    #[error("the version {0}")]
+    NotHalted(String),
+    /// `kubectl exec` failed, and said this.
+    #[error("the plan could not be made: {0}")]
+    Plan(String),
     /// The result cannot be written as JSON.
     #[error("cannot write JSON")]
     Json(#[from] serde_json::Error),
@@ -100,7 +61,7 @@ pub enum Error {
 }
 
 impl Right {
-    /// The error of a request that needed this right.
+    /// Returns the error of a request that needed this right.
     pub(crate) fn failed(self, source: kube::Error) -> Error {
         match &source {
             kube::Error::Api(status) if is_about_rights(status) => Error::Forbidden(self),
@@ -110,25 +71,13 @@ impl Right {
             {
                 Error::NotInstalled(self.resource)
             }
-            kube::Error::Api(status) => Error::Refused {
-                what: self,
-                why: status_message(status).into_owned(),
-            },
-            // Nothing but the code is told of such an answer.
-            kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(code))
-                if *code == 403 =>
-            {
-                Error::Forbidden(self)
-            }
-            _ => Error::Request {
-                what: self,
-                source: Box::new(source),
-            },
+            kube::Error::Api(status) => Error::Refused(self, status_message(status).into_owned()),
+            _ => Error::Request(self, Box::new(source)),
         }
     }
 }
 
-/// Does this refusal come from RBAC, and not from an admission rule? The API server gives both the same code and reason.
+/// Whether this refusal comes from RBAC, and not from an admission rule. The API server gives both the same code and reason.
 fn is_about_rights(status: &Status) -> bool {
     status.code == 403
         && status.message.contains(" is forbidden: User ")

@@ -1,87 +1,67 @@
-//! `plan`: the reconciler's own subcommand, run in the pod that leads, for it depends on that pod's settings.
+//! `plan`: the reconciler's own subcommand, run in its pod by `kubectl exec`, because the answer depends on its settings.
+
+use std::io::ErrorKind;
 
 use brupop_api::crds::MESSAGE_MAX;
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, AttachParams, AttachedProcess};
 use serde_json::Value;
-use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::Command;
 
-use crate::Error;
-use crate::access::Right;
-use crate::arguments::Output;
+use crate::arguments::{Output, Target};
+use crate::error::Error;
 use crate::gather::OperatorApi;
+use crate::leads::Leads;
 use crate::page::write_out;
 use crate::words::shown;
 
-/// The container of a reconciler's pod.
-const CONTAINER: &str = "reconciler";
-/// What it is asked to run.
-const COMMAND: [&str; 4] = ["/brupop-reconciler", "plan", "--output", "json"];
-/// From Kubernetes 1.35 on `create` is asked for, before that `get`.
-const RIGHT: &str = "get and create";
-/// Most bytes of an answer: a plan of 5,000 nodes has less than half of it.
-const ANSWER_MAX: u64 = 16 << 20;
+/// What kubectl runs, in a pod of the Deployment.
+const PLAN: &str =
+    "deploy/brupop-reconciler --container=reconciler -- /brupop-reconciler plan --output";
 
-/// Prints the plan of the reconciler that leads.
-pub(crate) async fn plan(server: &OperatorApi, output: Output) -> Result<(), Error> {
-    let pod = server.leader().await?;
-    let pods: Api<Pod> = server.ours();
-    let words = if output == Output::Table {
-        &COMMAND[..2]
-    } else {
-        &COMMAND[..]
+/// Prints the plan of the reconciler.
+///
+/// # Errors
+/// No reconciler leads, or kubectl is not in `PATH`, or it fails; its own words say why.
+pub(crate) async fn plan(
+    server: &OperatorApi,
+    target: &Target,
+    output: Output,
+) -> Result<(), Error> {
+    let leads = server.leads().await;
+    if let (Leads::No(_), Some(warning)) = (&leads, leads.warning()) {
+        return Err(Error::Plan(warning));
+    }
+    let format = match output {
+        Output::Table => "table",
+        Output::Json | Output::Yaml => "json",
     };
-    let streams = AttachParams {
-        container: Some(CONTAINER.to_owned()),
-        ..AttachParams::default()
-    };
-    let process = pods.exec(&pod, words.iter().copied(), &streams).await;
-    let process = process.map_err(|error| Right::of(RIGHT, &pods).below("exec").failed(error))?;
-    let said = finish(process).await.map_err(|why| Error::Plan {
-        pod: pod.clone(),
-        why,
+    let (mut kubectl, flags) = (Command::new("kubectl"), target.kubectl());
+    kubectl
+        .arg("exec")
+        .args(flags)
+        .args(PLAN.split(' '))
+        .arg(format);
+    let ended = kubectl.kill_on_drop(true).output().await;
+    let ended = ended.map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Error::Plan("kubectl is not in PATH".to_owned()),
+        _ => error.into(),
     })?;
+    if !ended.status.success() {
+        let why = String::from_utf8_lossy(&ended.stderr);
+        return Err(Error::Plan(shown(why.trim(), 4 * MESSAGE_MAX)));
+    }
+    let plan = String::from_utf8_lossy(&ended.stdout);
     match output {
-        Output::Table | Output::Json => write_out(&escaped(&said)),
+        Output::Table | Output::Json => write_out(&escaped(&plan)),
         Output::Yaml => write_out(&serde_yaml_ng::to_string(&serde_json::from_str::<Value>(
-            &said,
+            &plan,
         )?)?),
     }
 }
 
-/// What the process wrote to standard output; `Err` is what it says is wrong.
-async fn finish(mut process: AttachedProcess) -> Result<String, String> {
-    let (status, out, err) = (process.take_status(), process.stdout(), process.stderr());
-    let (out, err) = tokio::join!(read(out), read(err));
-    let ended = match status {
-        Some(status) => status.await,
-        None => None,
-    };
-    match ended {
-        Some(status) if status.status.as_deref() == Some("Success") => Ok(out),
-        Some(status) if err.trim().is_empty() => {
-            Err(shown(&status.message.unwrap_or_default(), MESSAGE_MAX))
-        }
-        Some(_) => Err(shown(err.trim(), MESSAGE_MAX)),
-        None => Err("the connection ended before the program did".to_owned()),
-    }
-}
-
-async fn read(stream: Option<impl AsyncRead + Unpin>) -> String {
-    let mut bytes = vec![];
-    if let Some(stream) = stream {
-        // What has arrived before an error is worth to be shown; how the program ended says whether it is all.
-        let _ = stream.take(ANSWER_MAX).read_to_end(&mut bytes).await;
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// The text in its lines, with all else escaped that would drive a terminal.
+/// Returns the text in its lines, with everything else escaped that drives a terminal.
 fn escaped(text: &str) -> String {
-    text.split('\n')
-        .map(|line| shown(line, usize::MAX))
-        .collect::<Vec<_>>()
-        .join("\n")
+    let lines = text.split('\n').map(|line| shown(line, usize::MAX));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

@@ -1,30 +1,35 @@
 //! From the API server to values, and from patches to the API server.
 
-mod leader;
-
 use std::fmt::Debug;
 
-use brupop_api::item::{Readable, Unreadable};
+use brupop_api::crds::MESSAGE_MAX;
+use brupop_api::item::Readable;
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item, names};
-use brupop_core::objects::{WatchedFleet, WatchedNode};
+use brupop_core::objects::{LeaseRecord, WatchedFleet, WatchedNode};
 use brupop_core::pool::Pool;
+use brupop_runtime::errors::describe;
+use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, ListParams, PatchParams};
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::access::Right;
+use crate::error::Error;
+use crate::event::Event;
 use crate::leads::Leads;
-use crate::objects::{Event, readable};
 use crate::page::Changed;
 use crate::steer::PlannedChange;
-use crate::{Error, FIELD_MANAGER};
+use crate::words::{self, shown};
 
 /// Where Kubernetes keeps Events about objects without a namespace.
 const EVENTS_OF_NODES: &str = "default";
-/// By whom the reconciler says its Events are.
+/// Who the reconciler says has written its Events.
 const REPORTER: &str = "brupop-reconciler";
+/// Field manager of what this program writes. Flux removes from objects in Git what managers have written whose names begin
+/// with `kubectl`, so a pause would hold until its next sync.
+const FIELD_MANAGER: &str = "brupop-cli";
 
 /// The API server, and the namespace of the operator there.
 pub(crate) struct OperatorApi {
@@ -46,7 +51,7 @@ pub(crate) struct Fleet {
 #[derive(Clone, Debug)]
 pub(crate) struct AboutNode {
     pub namespace: String,
-    pub shadow: Option<Item<BottlerocketShadow>>,
+    pub shadow: Option<BottlerocketShadow>,
     pub fleet: Option<BottlerocketFleet>,
     /// The pools, if the caller may read them.
     pub pools: Vec<Item<Pool>>,
@@ -58,46 +63,38 @@ pub(crate) struct AboutNode {
     pub leads: Leads,
 }
 
-/// What has happened to the fleet.
-#[derive(Clone, Debug)]
-pub(crate) struct Past {
-    pub fleet: BottlerocketFleet,
-    pub events: Vec<Event>,
-    pub notes: Vec<String>,
-}
-
 impl OperatorApi {
     /// All objects of a kind in the operator's namespace.
     pub fn ours<T: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(&self) -> Api<T> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// The fleet, shadows and pools.
+    /// All Nodes.
+    pub fn nodes(&self) -> Api<WatchedNode> {
+        Api::all(self.client.clone())
+    }
+
+    /// Reads the fleet, shadows and pools.
     pub async fn fleet(&self) -> Result<Fleet, Error> {
         let object = self.fleet_object_if_any().await?.map(|fleet| fleet.object);
-        let shadows = list(&self.ours(), ListParams::default()).await?;
-        let pools = list(&self.ours(), ListParams::default()).await?;
         Ok(Fleet {
             namespace: self.namespace.clone(),
             object,
-            shadows,
-            pools,
+            shadows: list(&self.ours(), "").await?,
+            pools: list(&self.ours(), "").await?,
             leads: self.leads().await,
         })
     }
 
-    /// The fleet.
+    /// Reads the fleet.
     pub async fn fleet_object(&self) -> Result<WatchedFleet, Error> {
-        let missing = || {
-            Error::Missing(format!(
-                "fleet in the namespace {}: is the operator there?",
-                self.namespace
-            ))
-        };
-        self.fleet_object_if_any().await?.ok_or_else(missing)
+        let namespace = &self.namespace;
+        let what = format!("fleet in the namespace {namespace}: is the operator there?");
+        let found = self.fleet_object_if_any().await?;
+        found.ok_or(Error::Missing(what))
     }
 
-    /// The fleet, if there is one.
+    /// Reads the fleet, if there is one.
     ///
     /// # Errors
     /// Also, if there is not even the namespace.
@@ -113,51 +110,41 @@ impl OperatorApi {
         Ok(found)
     }
 
-    /// A node's shadow and recent Events; the Node, if it has no shadow.
+    /// Reads a node's shadow and recent Events; the Node, if it has no shadow.
     pub async fn about_node(&self, node: &str) -> Result<AboutNode, Error> {
         let shadow_name = names::shadow_name(node);
-        let shadow = get(&self.ours(), &shadow_name).await?;
-        let found = if shadow.is_some() {
-            Ok(None)
-        } else {
-            self.node(node).await
+        let shadow = self.read(&shadow_name).await?;
+        let found = match &shadow {
+            Some(_) => Ok(None),
+            None => get(&self.nodes(), node).await,
         };
-        let node_seen = match found {
-            Err(Error::Forbidden(right)) => Err(Error::Forbidden(right).to_string()),
+        let found = match found {
+            Err(forbidden @ Error::Forbidden(_)) => Err(forbidden.to_string()),
             other => Ok(other?),
         };
-        let fleet = self.fleet_object_if_any().await?.map(|fleet| fleet.object);
-        let mut notes = vec![];
-        // Others may write Events about these objects, too, and say anything.
-        let about = |kind: &str, name: &str| {
-            format!(
-                "involvedObject.kind={kind},involvedObject.name={name},reportingComponent={REPORTER}"
-            )
+        // The reconciler publishes an Event about a Node on its shadow, too, if there is one.
+        let (namespace, about) = match &shadow {
+            Some(_) => (
+                self.namespace.as_str(),
+                format!("BottlerocketShadow,involvedObject.name={shadow_name}"),
+            ),
+            None => (EVENTS_OF_NODES, format!("Node,involvedObject.name={node}")),
         };
-        let of_shadow = about("BottlerocketShadow", &shadow_name);
-        let mut events = self.events(&self.namespace, &of_shadow, &mut notes).await?;
-        events.extend(
-            self.events(EVENTS_OF_NODES, &about("Node", node), &mut notes)
-                .await?,
-        );
-        let (namespace, leads) = (self.namespace.clone(), self.leads().await);
-        // Not everybody may read them.
-        let pools = list(&self.ours(), ListParams::default())
-            .await
-            .unwrap_or_default();
+        let about = format!(",involvedObject.kind={about}");
+        let (events, notes) = self.events(namespace, &about).await?;
         Ok(AboutNode {
-            namespace,
+            namespace: self.namespace.clone(),
             shadow,
-            fleet,
-            pools,
-            node: node_seen,
+            fleet: self.fleet_object_if_any().await?.map(|fleet| fleet.object),
+            pools: list(&self.ours(), "").await.unwrap_or_default(),
+            node: found,
             events,
             notes,
-            leads,
+            leads: self.leads().await,
         })
     }
 
-    /// The node that is meant: people also give the name of its shadow.
+    /// Returns the name of the node that is meant: people also give the name of its shadow.
     pub async fn node_named(&self, words: &str) -> String {
         match names::node_of_shadow(words) {
             Some(node) if self.shadow(words).await.is_none() => node.to_owned(),
@@ -165,103 +152,73 @@ impl OperatorApi {
         }
     }
 
-    /// A node's shadow, if it is there, can be read, and the caller may read it.
+    /// Reads a node's shadow, if it is there, can be read, and the caller may read it.
     pub async fn shadow(&self, node: &str) -> Option<BottlerocketShadow> {
-        let shadows = self.ours::<Item<BottlerocketShadow>>();
-        shadows
-            .get_opt(&names::shadow_name(node))
-            .await
-            .ok()??
-            .body
-            .ok()
+        self.read(&names::shadow_name(node)).await.ok()?
     }
 
-    /// The fleet, and the reconciler's Events.
-    pub async fn past(&self) -> Result<Past, Error> {
-        let fleet = self.fleet_object().await?.object;
-        let (by_us, mut notes) = (format!("reportingComponent={REPORTER}"), vec![]);
-        let mut events = self.events(&self.namespace, &by_us, &mut notes).await?;
-        events.extend(self.events(EVENTS_OF_NODES, &by_us, &mut notes).await?);
-        Ok(Past {
-            fleet,
-            events,
-            notes,
-        })
-    }
-
-    /// The Events that these fields select. A caller who may not read them gets a note, and the rest.
-    async fn events(
+    /// Reads the reconciler's Events that these fields select. Others may write Events about our objects, too, and say
+    /// anything. A caller who may not read them gets a note.
+    pub async fn events(
         &self,
         namespace: &str,
         fields: &str,
-        notes: &mut Vec<String>,
-    ) -> Result<Vec<Event>, Error> {
-        let events = Api::<Item<Event>>::namespaced(self.client.clone(), namespace);
-        match list(&events, ListParams::default().fields(fields)).await {
-            Ok(events) => Ok(readable(events)),
-            Err(Error::Forbidden(right)) => {
-                notes.push(Error::Forbidden(right).to_string());
-                Ok(vec![])
+    ) -> Result<(Vec<Event>, Vec<String>), Error> {
+        let api = Api::<Item<Event>>::namespaced(self.client.clone(), namespace);
+        match list(&api, &format!("reportingComponent={REPORTER}{fields}")).await {
+            Ok(found) => {
+                let events = found.into_iter().filter_map(|item| item.body.ok());
+                Ok((events.collect(), vec![]))
             }
+            Err(forbidden @ Error::Forbidden(_)) => Ok((vec![], vec![forbidden.to_string()])),
             Err(error) => Err(error),
         }
     }
 
-    /// The pool of this name.
-    pub async fn pool(&self, name: &str) -> Result<Pool, Error> {
-        let missing = || Error::Missing(format!("pool {name} in the namespace {}", self.namespace));
-        self.read(name).await?.ok_or_else(missing)
+    /// Says whether a reconciler leads. Whatever else was asked for is answered all the same.
+    pub async fn leads(&self) -> Leads {
+        match self.read::<LeaseRecord>(names::LEASE).await {
+            Ok(lease) => Leads::of(lease.as_ref(), Timestamp::now()),
+            Err(error) => Leads::NotKnown(shown(&describe(&error), MESSAGE_MAX)),
+        }
     }
 
-    /// All Nodes.
-    pub fn nodes(&self) -> Api<WatchedNode> {
-        Api::all(self.client.clone())
-    }
-
-    /// The Node of this name.
-    pub async fn node(&self, name: &str) -> Result<Option<WatchedNode>, Error> {
-        get(&self.nodes(), name).await
-    }
-
-    /// What is read of our object of this name, if there is one.
-    async fn read<T>(&self, name: &str) -> Result<Option<T>, Error>
+    /// Reads our object of this name, if there is one.
+    pub async fn read<T>(&self, name: &str) -> Result<Option<T>, Error>
     where
         T: Readable<Kind: Resource<DynamicType = (), Scope = NamespaceResourceScope>>,
     {
         let found = get(&self.ours::<Item<T>>(), name).await?;
-        let unreadable = |why: Unreadable| Error::Unreadable {
-            what: named::<T::Kind>(name),
-            why: why.to_string(),
-        };
-        found.map(|item| item.body.map_err(unreadable)).transpose()
+        found.map(body).transpose()
     }
 
-    /// Changes an object, if there is anything to change. Says what is so now; and if no reconciler hears of it, that.
+    /// Changes an object, if there is anything to change. Says how things are now; and if no reconciler hears of it, that.
     pub async fn change<K>(
         &self,
         api: &Api<K>,
         name: &str,
-        PlannedChange { body, mut says }: PlannedChange,
+        PlannedChange { patch, mut says }: PlannedChange,
     ) -> Result<Changed, Error>
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
     {
-        let changed = body.is_some();
+        let changed = patch.is_some();
         let params = PatchParams {
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PatchParams::default()
         };
-        if let Some(patch) = body {
+        if let Some(patch) = patch {
+            let failed = |error| match error {
+                // The UID or resource version in the patch is that of what was read.
+                kube::Error::Api(status) if matches!(status.code, 404 | 409 | 422) => {
+                    Error::Changed(named::<K>(name))
+                }
+                error => Right::of("patch", api).failed(error),
+            };
             // Nothing is needed of the answer.
-            api.patch(name, &params, &patch)
+            api.patch(name, &params, &Patch::Merge(patch))
                 .await
-                .map_err(|error| match error {
-                    // A test of the patch, or the UID that it names, is that of what was read.
-                    kube::Error::Api(status) if matches!(status.code, 404 | 409 | 422) => {
-                        Error::Changed(named::<K>(name))
-                    }
-                    error => Right::of("patch", api).failed(error),
-                })?;
+                .map_err(failed)?;
         }
         if let Some(warning) = self.leads().await.warning() {
             says.extend(["; ", &warning]);
@@ -270,32 +227,40 @@ impl OperatorApi {
     }
 }
 
-/// The object of this name in a sentence.
+/// Returns what was read of the object.
+pub(crate) fn body<T: Readable<Kind: Resource<DynamicType = ()>>>(
+    item: Item<T>,
+) -> Result<T, Error> {
+    let what = named::<T::Kind>(item.name());
+    item.body.map_err(|why| Error::Unreadable(what, why))
+}
+
+/// Returns the object of this name in a sentence.
 fn named<K: Resource<DynamicType = ()>>(name: &str) -> String {
     match &*K::kind(&()) {
         "BottlerocketFleet" => "the fleet".to_owned(),
-        "BottlerocketPool" => format!("the pool {name}"),
-        kind => format!("the {kind} {name}"),
+        "BottlerocketPool" => format!("the pool {}", words::name(name)),
+        "BottlerocketShadow" => format!("the shadow {}", words::name(name)),
+        kind => format!("the {kind} {}", words::name(name)),
     }
 }
 
-/// The object of this name, if there is one.
-async fn get<K>(api: &Api<K>, name: &str) -> Result<Option<K>, Error>
+/// Reads the object of this name, if there is one.
+pub(crate) async fn get<K>(api: &Api<K>, name: &str) -> Result<Option<K>, Error>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
-    api.get_opt(name)
-        .await
-        .map_err(|error| Right::of("get", api).failed(error))
+    let found = api.get_opt(name).await;
+    found.map_err(|error| Right::of("get", api).failed(error))
 }
 
-async fn list<K>(api: &Api<K>, params: ListParams) -> Result<Vec<K>, Error>
+/// Reads all objects that these fields select.
+pub(crate) async fn list<K>(api: &Api<K>, fields: &str) -> Result<Vec<K>, Error>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned,
 {
-    brupop_runtime::list(api, &params)
-        .await
-        .map_err(|error| Right::of("list", api).failed(error))
+    let found = brupop_runtime::list(api, &ListParams::default().fields(fields)).await;
+    found.map_err(|error| Right::of("list", api).failed(error))
 }
 
 #[cfg(test)]

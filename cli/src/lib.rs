@@ -10,177 +10,146 @@ mod arguments;
 mod completion;
 mod connection;
 mod error;
+mod event;
 mod exec;
 mod gather;
 mod leads;
 mod live;
-mod objects;
 mod page;
 mod report;
 mod steer;
 mod table;
 mod words;
 
-use brupop_api::{Item, names};
+use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item, names};
 use brupop_core::objects::{WatchedFleet, WatchedNode};
 use brupop_core::pool::Pool;
-use jiff::Timestamp;
+use tokio::task::spawn_blocking;
 
 pub use arguments::Arguments;
-use arguments::{Command, SteeringCommand};
+use arguments::{Command, Output, SteeringCommand};
 pub use error::Error;
-use gather::OperatorApi;
-use page::{Changed, Page};
+use gather::{OperatorApi, get};
+use page::{Changed, Page, View, rendered, write_out};
 use report::{history, status, why};
 use steer::PlannedChange;
-
-/// The name by which kubectl finds the program.
-const PROGRAM: &str = "kubectl-brupop";
-/// Field manager of what it writes. Flux removes from objects in Git what managers have written whose names begin with
-/// `kubectl`, so a pause would hold until its next sync.
-const FIELD_MANAGER: &str = "brupop-cli";
 
 /// Does what is asked for.
 ///
 /// # Errors
 /// It could not be done; the error says why, and names the right that is missing.
 pub async fn run(arguments: Arguments) -> Result<(), Error> {
-    let Arguments {
-        target,
-        output,
-        command,
-    } = arguments;
+    let (target, output) = (arguments.target, arguments.output);
     let server = async || connection::connect(&target).await;
     let flags = target.flags();
-    let page = || Page {
-        now: Timestamp::now(),
-        columns: page::terminal().map(|size| size.columns),
-        flags: flags.clone(),
-    };
-    match command {
-        Command::Status { watch: true } => live::watch(&server().await?, output, flags).await,
-        Command::Status { watch: false } => page::print(
-            &status::of(&server().await?.fleet().await?),
-            output,
-            &page(),
-        ),
+    match arguments.command {
+        Command::Status { watch: true } => {
+            Box::pin(live::watch(&server().await?, output, &flags)).await
+        }
+        Command::Status { watch: false } => {
+            print(&status::of(&server().await?.fleet().await?), output, &flags)
+        }
         Command::Why { node } => {
             let server = server().await?;
             let node = server.node_named(&node).await;
-            page::print(
-                &why::of(&node, &server.about_node(&node).await?)?,
-                output,
-                &page(),
-            )
+            let found = server.about_node(&node).await?;
+            print(&why::of(&node, &found)?, output, &flags)
         }
-        Command::Plan => exec::plan(&server().await?, output).await,
-        Command::History => page::print(
-            &history::of(&server().await?.past().await?),
-            output,
-            &page(),
-        ),
-        Command::Steer(steering) => page::print(
-            &carry_out(&server().await?, steering).await?,
-            output,
-            &page(),
-        ),
-        Command::Completion => page::write_out(completion::SCRIPT),
-        Command::Complete { words } => page::write_out(&completion::complete(&words).await),
+        Command::Plan => exec::plan(&server().await?, &target, output).await,
+        Command::History => {
+            let server = server().await?;
+            let fleet = server.fleet_object().await?.object;
+            let events = server.events(&server.namespace, "").await?;
+            print(&history::of(&fleet, events), output, &flags)
+        }
+        Command::Steer(steering) => {
+            print(&steer(&server().await?, steering).await?, output, &flags)
+        }
+        Command::Completion => write_out(completion::SCRIPT),
+        Command::Complete { words } => {
+            let offered = spawn_blocking(move || completion::complete(&words)).await;
+            write_out(&offered.map_err(std::io::Error::from)??)
+        }
     }
 }
 
-/// Steers, and says what is so now.
-async fn carry_out(server: &OperatorApi, steering: SteeringCommand) -> Result<Changed, Error> {
-    match steering {
-        SteeringCommand::Pause {
-            node: Some(node), ..
-        } => {
-            let node = server.node_named(&node).await;
-            let reboots = server
-                .shadow(&node)
-                .await
-                .is_some_and(|shadow| steer::reboots(&shadow));
-            change_node(server, &node, |node| steer::pause_node(node, reboots)).await
-        }
-        SteeringCommand::Resume {
-            node: Some(node), ..
-        } => change_node(server, &node, steer::resume_node).await,
-        SteeringCommand::Pause {
-            pool: Some(pool), ..
-        } => pause_pool(server, &pool, true).await,
-        SteeringCommand::Resume {
-            pool: Some(pool), ..
-        } => pause_pool(server, &pool, false).await,
-        SteeringCommand::Pause { .. } => {
-            change_fleet(server, |fleet| Ok(steer::pause_fleet(&fleet.object, true))).await
-        }
-        SteeringCommand::Resume {
+fn print(view: &impl View, output: Output, flags: &str) -> Result<(), Error> {
+    write_out(&rendered(view, output, &Page::new(flags))?)
+}
+
+/// Steers, and says how things are now.
+async fn steer(server: &OperatorApi, command: SteeringCommand) -> Result<Changed, Error> {
+    use SteeringCommand::{Pause, Resume, Retry, UpdateNow};
+    let namespace = server.namespace.as_str();
+    match command {
+        Pause { node, pool } => pause(server, node, pool, true).await,
+        Resume {
             version: Some(version),
             variant,
             ..
         } => {
-            change_fleet(server, |fleet| {
-                Ok(steer::resume_version(fleet, &version, variant.as_deref())?)
-            })
-            .await
+            let variant = variant.as_deref();
+            let resumed = |fleet: &_| steer::resume_version(fleet, &version, variant);
+            change_fleet(server, resumed).await
         }
-        SteeringCommand::Resume { .. } => {
-            change_fleet(server, |fleet| Ok(steer::pause_fleet(&fleet.object, false))).await
+        Resume { node, pool, .. } => pause(server, node, pool, false).await,
+        UpdateNow { node, cancel } => {
+            let steered = |node: &_, _: Option<&_>| steer::update_now(node, namespace, cancel);
+            change_node(server, &node, steered).await
         }
-        SteeringCommand::UpdateNow {
-            node,
-            cancel: false,
-        } => {
-            change_node(server, &node, |node| {
-                steer::update_now(node, &server.namespace)
-            })
-            .await
-        }
-        SteeringCommand::UpdateNow { node, cancel: true } => {
-            change_node(server, &node, steer::not_now).await
-        }
-        SteeringCommand::Retry { node } => {
-            let name = server.node_named(&node).await;
-            let shadow = server.shadow(&name).await;
-            change_node(server, &name, |node| {
-                steer::retry(node, shadow.as_ref(), &server.namespace)
-            })
-            .await
+        Retry { node } => {
+            let steered = |node: &_, shadow: Option<&_>| steer::retry(node, shadow, namespace);
+            change_node(server, &node, steered).await
         }
     }
 }
 
-async fn change_fleet(
+/// Pauses a node, a pool or the fleet, or ends the pause.
+async fn pause(
     server: &OperatorApi,
-    change: impl FnOnce(&WatchedFleet) -> Result<PlannedChange, Error>,
+    node: Option<String>,
+    pool: Option<String>,
+    paused: bool,
 ) -> Result<Changed, Error> {
-    let change = change(&server.fleet_object().await?)?;
-    server
-        .change(&server.ours::<Item<WatchedFleet>>(), names::FLEET, change)
-        .await
+    if let Some(node) = node {
+        let steered = |node: &_, shadow: Option<&_>| steer::pause_node(node, shadow, paused);
+        return change_node(server, &node, steered).await;
+    }
+    let Some(name) = pool else {
+        let steered = |fleet: &_| Ok(steer::pause_fleet(fleet, paused));
+        return change_fleet(server, steered).await;
+    };
+    let missing = || Error::Missing(format!("pool {name} in the namespace {}", server.namespace));
+    let pool = server.read::<Pool>(&name).await?.ok_or_else(missing)?;
+    let (api, change) = (
+        server.ours::<Item<Pool>>(),
+        steer::pause_pool(&pool, paused),
+    );
+    server.change(&api, &name, change).await
 }
 
-async fn pause_pool(server: &OperatorApi, pool: &str, paused: bool) -> Result<Changed, Error> {
-    let change = steer::pause_pool(&server.pool(pool).await?, paused);
-    server
-        .change(&server.ours::<Item<Pool>>(), pool, change)
-        .await
+async fn change_fleet(
+    server: &OperatorApi,
+    change: impl FnOnce(&BottlerocketFleet) -> Result<PlannedChange, Error>,
+) -> Result<Changed, Error> {
+    let change = change(&server.fleet_object().await?.object)?;
+    let api = server.ours::<Item<WatchedFleet>>();
+    server.change(&api, names::FLEET, change).await
 }
 
 async fn change_node(
     server: &OperatorApi,
     name: &str,
-    change: impl FnOnce(&WatchedNode) -> PlannedChange,
+    change: impl FnOnce(&WatchedNode, Option<&BottlerocketShadow>) -> PlannedChange,
 ) -> Result<Changed, Error> {
     let name = server.node_named(name).await;
-    let Some(node) = server.node(&name).await? else {
-        let is_pool = server.pool(&name).await.is_ok();
-        let hint = if is_pool {
-            format!("; a pool has this name: pause and resume take --pool {name}")
-        } else {
-            String::new()
+    let Some(node) = get(&server.nodes(), &name).await? else {
+        let hint = match server.read::<Pool>(&name).await {
+            Ok(Some(_)) => format!("; a pool has this name: pause and resume take --pool {name}"),
+            _ => String::new(),
         };
         return Err(Error::Missing(format!("Node {name}{hint}")));
     };
-    server.change(&server.nodes(), &name, change(&node)).await
+    let change = change(&node, server.shadow(&name).await.as_ref());
+    server.change(&server.nodes(), &name, change).await
 }

@@ -1,107 +1,79 @@
-//! What people change, as patches: from what was read and what they ask for.
-//!
-//! Annotations and the pause are merge patches, like those that docs/operations.md tells people to type, and name the UID of
-//! the object that was read. The list of resumed versions is replaced as a whole, so its patch tests that it is as it was read.
+//! What people change, as merge patches: from what was read and what they ask for. They are like those that
+//! docs/operations.md tells people to type, and name the UID of the object that was read.
 
 use brupop_api::conditions::PROGRESSING;
 use brupop_api::fleet::{ResumedVersion, VersionRecord};
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, State, names};
 use brupop_core::decide::Reason;
-use brupop_core::objects::{WatchedFleet, WatchedNode};
+use brupop_core::objects::WatchedNode;
 use brupop_core::pool::Pool;
-use json_patch::jsonptr::PointerBuf;
-use json_patch::{AddOperation, PatchOperation, TestOperation};
-use kube::api::{ObjectMeta, Patch};
+use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
-use crate::words::{self, Argument, brupop};
-
-/// Where the halts stand that people have ended.
-const RESUMED: [&str; 2] = ["spec", "resumedVersions"];
+use crate::error::Error;
+use crate::words::{self, variant, version};
 
 /// A change, and what there is to say once it is made.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PlannedChange {
     /// `None` = all is as it should be, and nothing is written.
-    pub body: Option<Patch<Value>>,
+    pub patch: Option<Value>,
     pub says: String,
 }
 
-/// Why there is no change to make.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotSteered {
-    /// The version is not halted.
-    #[error("the version {version} is not halted{variant}; halted are: {halted}")]
-    NotHalted {
-        /// The version.
-        version: String,
-        /// The variant, if one was named.
-        variant: String,
-        /// Those that are.
-        halted: String,
-    },
+/// Says that nothing is to be changed.
+fn unchanged(says: String) -> PlannedChange {
+    PlannedChange { patch: None, says }
 }
 
-impl PlannedChange {
-    fn none(says: String) -> Self {
-        Self { body: None, says }
-    }
-
-    fn merge(patch: Value, says: String) -> Self {
-        Self {
-            body: Some(Patch::Merge(patch)),
-            says,
-        }
-    }
-}
-
-/// Pauses the fleet, or takes the pause back.
+/// Pauses the fleet, or ends the pause.
 pub(crate) fn pause_fleet(fleet: &BottlerocketFleet, paused: bool) -> PlannedChange {
-    pause(
-        "the fleet",
-        "no update",
-        &fleet.metadata,
-        fleet.spec.paused,
-        paused,
-    )
+    let stops = ": no update starts, and what is cordoned is finished";
+    let patch = pause_in_spec(&fleet.metadata, paused);
+    pause("the fleet", stops, [fleet.spec.paused, paused], patch)
 }
 
-/// Pauses a pool, or takes the pause back. What cannot be understood of it holds its nodes, too.
+/// Pauses a pool, or ends the pause.
 pub(crate) fn pause_pool(pool: &Pool, paused: bool) -> PlannedChange {
-    let what = format!(
-        "the pool {}",
-        pool.metadata.name.as_deref().unwrap_or_default()
+    let name = pool.metadata.name.as_deref().unwrap_or_default();
+    let stops = ": no update of its nodes starts, and what is cordoned is finished";
+    let (what, patch) = (
+        format!("the pool {name}"),
+        pause_in_spec(&pool.metadata, paused),
     );
-    pause(
-        &what,
-        "no update of its nodes",
-        &pool.metadata,
-        pool.paused,
-        paused,
-    )
+    pause(&what, stops, [pool.paused, paused], patch)
 }
 
-/// `stops` says what does not start while it is paused.
-fn pause(
-    what: &str,
-    stops: &str,
-    metadata: &ObjectMeta,
-    is_paused: bool,
+/// Pauses a node, or ends the pause.
+pub(crate) fn pause_node(
+    node: &WatchedNode,
+    shadow: Option<&BottlerocketShadow>,
     paused: bool,
 ) -> PlannedChange {
-    if is_paused == paused {
-        let word = if paused { "paused" } else { "not paused" };
-        return PlannedChange::none(format!("{what} is {word} already"));
-    }
-    let says = if paused {
-        format!("{what} is paused: {stops} starts, and what is cordoned is finished")
-    } else {
-        format!("{what} is no longer paused")
+    let is_late = shadow.is_some_and(reboots);
+    let late = "; its reboot has begun, so for this update the pause comes too late";
+    let patch = annotation(node, names::PAUSE_ANNOTATION, paused.then_some("true"));
+    let (what, late) = (
+        format!("the node {}", node.name()),
+        if is_late { late } else { "" },
+    );
+    pause(&what, late, [node.is_paused(), paused], patch)
+}
+
+/// Makes this patch unless all is as it should be; `then` follows on what is said of a new pause.
+fn pause(what: &str, then: &str, [is, paused]: [bool; 2], patch: Value) -> PlannedChange {
+    let says = match (is, paused) {
+        (true, true) => format!("{what} is paused already"),
+        (false, false) => format!("{what} is not paused"),
+        (false, true) => format!("{what} is paused{then}"),
+        (true, false) => format!("{what} is no longer paused"),
     };
-    PlannedChange::merge(
-        json!({"metadata": {"uid": metadata.uid}, "spec": {"paused": paused}}),
-        says,
-    )
+    let patch = (is != paused).then_some(patch);
+    PlannedChange { patch, says }
+}
+
+fn pause_in_spec(metadata: &ObjectMeta, paused: bool) -> Value {
+    json!({"metadata": {"uid": metadata.uid}, "spec": {"paused": paused}})
 }
 
 /// Whether the node of this shadow waits only because its last attempt was given up.
@@ -110,8 +82,8 @@ pub(crate) fn backs_off(shadow: &BottlerocketShadow) -> bool {
     conditions.any(|told| told.type_ == PROGRESSING && told.reason == Reason::BackingOff.as_str())
 }
 
-/// Has the reboot of an update begun on the host, and not ended? Then no pause stops it any more.
-pub(crate) fn reboots(shadow: &BottlerocketShadow) -> bool {
+/// Whether the reboot of an update has begun on the host, and not ended. Then no pause stops it any more.
+fn reboots(shadow: &BottlerocketShadow) -> bool {
     let status = shadow.status.as_ref();
     let claimed = status.and_then(|status| status.reboot_claimed_boot_id.as_deref());
     let boot = status.and_then(|status| status.boot_id.as_deref());
@@ -121,63 +93,26 @@ pub(crate) fn reboots(shadow: &BottlerocketShadow) -> bool {
         && boot == claimed
 }
 
-/// Pauses a node, whose host may be rebooting now.
-pub(crate) fn pause_node(node: &WatchedNode, reboots: bool) -> PlannedChange {
-    let name = node.name();
-    let late = if reboots {
-        "; its reboot has begun, so for this update the pause comes too late"
-    } else {
-        ""
-    };
-    if node.is_paused() {
-        return PlannedChange::none(format!("the node {name} is paused already{late}"));
+/// Requests the update of a node now, of the operator in this namespace, or cancels the request.
+pub(crate) fn update_now(node: &WatchedNode, namespace: &str, cancel: bool) -> PlannedChange {
+    let what = format!("the update of the node {}", node.name());
+    let annotated = node.annotation(names::UPDATE_NOW_ANNOTATION).is_some();
+    if cancel && annotated {
+        let says = format!("{what} is no longer asked for");
+        return annotate(node, names::UPDATE_NOW_ANNOTATION, None, says);
     }
-    annotate(
-        node,
-        names::PAUSE_ANNOTATION,
-        Some("true"),
-        format!("the node {name} is paused{late}"),
-    )
-}
-
-/// Takes the pause of a node back.
-pub(crate) fn resume_node(node: &WatchedNode) -> PlannedChange {
-    let name = node.name();
-    if !node.is_paused() {
-        return PlannedChange::none(format!("the node {name} is not paused"));
+    if cancel {
+        return unchanged(format!("{what} is not asked for"));
     }
-    annotate(
-        node,
-        names::PAUSE_ANNOTATION,
-        None,
-        format!("the node {name} is no longer paused"),
-    )
-}
-
-/// Asks for the update of a node now, of the operator in this namespace.
-pub(crate) fn update_now(node: &WatchedNode, namespace: &str) -> PlannedChange {
-    let name = node.name();
     if node.is_asked_for() {
-        return PlannedChange::none(format!(
-            "the update of the node {name} is asked for already"
-        ));
+        return unchanged(format!("{what} is asked for already"));
     }
-    let why = brupop("why", Some(Argument::Node(name)), namespace);
+    let why = words::why(node.name(), namespace);
     let says = format!(
-        "the update of the node {name} is asked for: it begins before others, also outside the window, and this stays so \
-         until it is cancelled; {why} says whether anything else is in its way"
+        "{what} is asked for: it begins before others, also outside the window, and this stays so until it is cancelled; \
+         {why} says whether anything else is in its way"
     );
     annotate(node, names::UPDATE_NOW_ANNOTATION, Some("true"), says)
-}
-
-/// Asks no longer for the update of a node.
-pub(crate) fn not_now(node: &WatchedNode) -> PlannedChange {
-    let name = node.name();
-    if node.annotation(names::UPDATE_NOW_ANNOTATION).is_none() {
-        return PlannedChange::none(format!("the update of the node {name} is not asked for"));
-    }
-    let says = format!("the update of the node {name} is no longer asked for");
-    annotate(node, names::UPDATE_NOW_ANNOTATION, None, says)
 }
 
 /// Ends the back-off of a node after its last attempt, which the annotation names.
@@ -187,25 +122,20 @@ pub(crate) fn retry(
     namespace: &str,
 ) -> PlannedChange {
     let name = node.name();
+    let refused = |why| unchanged(format!("the node {name} does not back off: {why}"));
     let attempt = match shadow {
-        None => Err("it has no shadow that can be read"),
-        Some(shadow) if shadow.spec.state != State::Idle => Err("it is being updated"),
-        Some(shadow) if shadow.spec.last_failure.is_none() && !backs_off(shadow) => {
-            Err("no attempt has failed since its last success")
+        None => return refused("it has no shadow that can be read"),
+        Some(it) if it.spec.state != State::Idle => return refused("it is being updated"),
+        Some(it) if it.spec.last_failure.is_none() && !backs_off(it) => {
+            return refused("no attempt has failed since its last success");
         }
-        Some(shadow) => shadow.spec.attempt.ok_or("it has made no attempt"),
-    };
-    let attempt = match attempt {
-        Ok(attempt) => attempt.to_string(),
-        Err(why) => {
-            return PlannedChange::none(format!("the node {name} does not back off: {why}"));
-        }
+        Some(it) => it.spec.attempt.unwrap_or_default().to_string(),
     };
     let ended = format!("the back-off of the node {name} after its attempt {attempt} is ended");
     if node.annotation(names::RETRY_ANNOTATION) == Some(&attempt) {
-        return PlannedChange::none(format!("{ended} already"));
+        return unchanged(format!("{ended} already"));
     }
-    let why = brupop("why", Some(Argument::Node(name)), namespace);
+    let why = words::why(name, namespace);
     let says = format!(
         "{ended}: it is updated in its turn, and backs off again if that fails; {why} says whether anything else is in its way"
     );
@@ -213,90 +143,71 @@ pub(crate) fn retry(
 }
 
 fn annotate(node: &WatchedNode, key: &str, value: Option<&str>, says: String) -> PlannedChange {
-    PlannedChange::merge(
-        json!({"metadata": {"uid": node.uid(), "annotations": {key: value}}}),
-        says,
-    )
+    let patch = Some(annotation(node, key, value));
+    PlannedChange { patch, says }
 }
 
-/// Resumes a version for each variant for which it is halted, or for this one, by the times of the halts as they were read.
+fn annotation(node: &WatchedNode, key: &str, value: Option<&str>) -> Value {
+    json!({"metadata": {"uid": node.uid(), "annotations": {key: value}}})
+}
+
+/// Resumes a version for each variant for which it is halted, or for this one, by the times of the halts as they were read. The
+/// list is replaced as a whole, so the patch also names the revision of the fleet that was read.
 pub(crate) fn resume_version(
-    fleet: &WatchedFleet,
-    version: &str,
-    variant: Option<&str>,
-) -> Result<PlannedChange, NotSteered> {
-    let WatchedFleet {
-        object: fleet,
-        quoted,
-    } = fleet;
+    fleet: &BottlerocketFleet,
+    resumed: &str,
+    of_variant: Option<&str>,
+) -> Result<PlannedChange, Error> {
     let records = fleet.status.iter().flat_map(|status| &status.versions);
     let halts: Vec<ResumedVersion> = records.filter_map(halt_of).collect();
-    let is_meant = |halt: &&ResumedVersion| {
-        halt.version == version && variant.is_none_or(|variant| halt.variant == variant)
+    let is_meant = |halt: &ResumedVersion| {
+        halt.version == resumed && of_variant.is_none_or(|variant| halt.variant == variant)
     };
-    let meant: Vec<&ResumedVersion> = halts.iter().filter(is_meant).collect();
+    let meant: Vec<&ResumedVersion> = halts.iter().filter(|halt| is_meant(halt)).collect();
     if meant.is_empty() {
-        return Err(NotSteered::NotHalted {
-            version: version.to_owned(),
-            variant: variant.map_or_else(String::new, |variant| format!(" for {variant}")),
-            halted: listed(&halts),
+        let halted = halts.iter().map(|halt| {
+            let (version, variant) = (version(&halt.version), variant(&halt.variant));
+            format!("{version} for {variant}")
         });
+        let halted = halted.collect::<Vec<_>>().join(", ");
+        let halted = if halted.is_empty() { "none" } else { &halted };
+        let of = of_variant.map_or(String::new(), |variant| format!(" for {variant}"));
+        return Err(Error::NotHalted(format!(
+            "{resumed} is not halted{of}; halted are: {halted}"
+        )));
     }
-    let meant_variants: Vec<&str> = meant.iter().map(|halt| halt.variant.as_str()).collect();
-    let what = format!("{version} for {}", meant_variants.join(", "));
+    let variants: Vec<&str> = meant.iter().map(|halt| halt.variant.as_str()).collect();
+    let what = format!("{resumed} for {}", variants.join(", "));
     let named = &fleet.spec.resumed_versions;
     if meant.iter().all(|halt| named.contains(halt)) {
-        return Ok(PlannedChange::none(format!(
+        return Ok(unchanged(format!(
             "{what} is resumed already: the reconciler will follow"
         )));
     }
     // An entry that names no halt has no effect any more.
-    let all = halts
+    let all: Vec<_> = halts
         .iter()
-        .filter(|halt| is_meant(halt) || named.contains(halt));
-    let patch = json_patch::Patch(vec![
-        test(&["metadata", "uid"], json!(fleet.metadata.uid)),
-        test(&RESUMED, quoted["spec"]["resumedVersions"].clone()),
-        PatchOperation::Add(AddOperation {
-            path: PointerBuf::from_tokens(RESUMED),
-            value: json!(all.collect::<Vec<_>>()),
-        }),
-    ]);
+        .filter(|halt| is_meant(halt) || named.contains(halt))
+        .collect();
+    let ObjectMeta {
+        uid,
+        resource_version,
+        ..
+    } = &fleet.metadata;
+    let patch = json!({"metadata": {"uid": uid, "resourceVersion": resource_version}, "spec": {"resumedVersions": all}});
+    let says = format!("{what} is resumed: nodes may be updated to it again");
     Ok(PlannedChange {
-        body: Some(Patch::Json(patch)),
-        says: format!("{what} is resumed: nodes may be updated to it again"),
+        patch: Some(patch),
+        says,
     })
 }
 
-/// The entry that resumes the version with this record, if it is halted.
+/// Returns the entry that resumes the version with this record, if it is halted.
 fn halt_of(record: &VersionRecord) -> Option<ResumedVersion> {
     Some(ResumedVersion {
         version: record.version.clone(),
         variant: record.variant.clone(),
         halted_at: record.halted_at.clone()?,
-    })
-}
-
-fn listed(halts: &[ResumedVersion]) -> String {
-    let halted = halts.iter().map(|halt| {
-        format!(
-            "{} for {}",
-            words::version(&halt.version),
-            words::variant(&halt.variant)
-        )
-    });
-    let halted: Vec<String> = halted.collect();
-    if halted.is_empty() {
-        "none".to_owned()
-    } else {
-        halted.join(", ")
-    }
-}
-
-fn test(path: &[&str], value: Value) -> PatchOperation {
-    PatchOperation::Test(TestOperation {
-        path: PointerBuf::from_tokens(path.iter().copied()),
-        value,
     })
 }
 

@@ -39,46 +39,61 @@ pub struct Target {
 }
 
 impl Target {
-    /// The flags that name the cluster, as they were given, for commands that are pasted. Impersonation is left out: who may
-    /// only look would be told to change something as such.
+    /// Returns the flags that name the cluster, as they were given, for commands that are pasted. Impersonation is left out: who
+    /// may only look would be told to change something as such.
     pub fn flags(&self) -> String {
-        let kubeconfig = self
-            .kubeconfig
-            .as_ref()
-            .map(|file| file.to_string_lossy().into_owned());
-        let named = [
-            ("kubeconfig", &kubeconfig),
+        let flags = self.cluster_flags().into_iter();
+        let flags = flags.map(|(flag, value)| format!(" --{flag} {}", quoted(&value)));
+        flags.collect()
+    }
+
+    /// Returns all flags as kubectl takes them.
+    pub fn kubectl(&self) -> Vec<String> {
+        let mut flags = self.cluster_flags();
+        flags.push(("namespace", self.namespace.clone()));
+        flags.extend(self.as_user.clone().map(|user| ("as", user)));
+        let groups = self.as_groups.iter().cloned();
+        flags.extend(groups.map(|group| ("as-group", group)));
+        let limit = self.request_timeout.filter(|limit| *limit < Duration::MAX);
+        flags.extend(limit.map(|limit| ("request-timeout", format!("{}ms", limit.as_millis()))));
+        let flags = flags
+            .iter()
+            .map(|(flag, value)| format!("--{flag}={value}"));
+        flags.collect()
+    }
+
+    fn cluster_flags(&self) -> Vec<(&'static str, String)> {
+        let file = self.kubeconfig.as_ref();
+        let file = file.map(|file| file.display().to_string());
+        let flags = [
+            ("kubeconfig", &file),
             ("context", &self.context),
             ("cluster", &self.cluster),
             ("user", &self.user),
         ];
-        let named = named
-            .into_iter()
-            .filter_map(|(flag, value)| Some((flag, value.as_ref()?)));
-        named
-            .flat_map(|(flag, value)| [" --", flag, " ", &quoted(value)].map(str::to_owned))
-            .collect()
+        let flags = flags.map(|(flag, value)| Some((flag, value.clone()?)));
+        flags.into_iter().flatten().collect()
     }
 }
 
-/// The word as shells read it.
+/// Returns the word as shells read it.
 fn quoted(word: &str) -> String {
-    let is_plain =
-        |character: char| character.is_ascii_alphanumeric() || "-_./:@=+,%".contains(character);
-    if !word.is_empty() && word.chars().all(is_plain) {
+    if is_plain(word) {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
+/// Whether shells read this word as it is.
+pub(crate) fn is_plain(word: &str) -> bool {
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || "-_./:@=+,%".contains(it);
+    !word.is_empty() && word.chars().all(is_plain)
+}
+
 /// How long to wait for an answer, as kubectl reads it: `0`, a number of seconds, or a duration.
 fn request_timeout(text: &str) -> Result<Duration, &'static str> {
     let seconds = text.parse().map(Duration::from_secs).ok();
-    let duration = || {
-        text.parse::<SignedDuration>()
-            .ok()
-            .and_then(|it| it.try_into().ok())
-    };
+    let duration = || Duration::try_from(text.parse::<SignedDuration>().ok()?).ok();
     match seconds.or_else(duration) {
         Some(Duration::ZERO) => Ok(Duration::MAX),
         Some(limit) => Ok(limit),
@@ -105,6 +120,26 @@ mod tests {
         ] {
             assert_eq!(request_timeout(text).ok(), limit, "{text}");
         }
+    }
+
+    #[test]
+    fn kubectl_takes_all_flags() {
+        let flags = |words: &str| {
+            let words = ["kubectl-brupop", "plan"]
+                .into_iter()
+                .chain(words.split(' '));
+            Arguments::try_parse_from(words)
+                .unwrap()
+                .target
+                .kubectl()
+                .join(" ")
+        };
+        assert_eq!(
+            flags("-n ns --context c --as jane --as-group a --as-group b --request-timeout 5"),
+            "--context=c --namespace=ns --as=jane --as-group=a --as-group=b --request-timeout=5000ms"
+        );
+        let default = "--namespace=brupop-bottlerocket-aws";
+        assert_eq!(flags("--request-timeout 0"), default);
     }
 
     #[test]

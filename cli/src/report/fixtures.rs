@@ -1,12 +1,12 @@
 //! Objects for the tests of reports and of steering.
 
+use brupop_api::item::Readable as _;
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item};
 use brupop_core::objects::{WatchedFleet, WatchedNode};
 use brupop_core::pool::Pool;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::objects::Event;
+use crate::event::Event;
 use crate::page::Page;
 
 pub(crate) const NS: &str = "brupop-bottlerocket-aws";
@@ -73,7 +73,7 @@ pub(crate) fn draining(node: &str) -> Item<BottlerocketShadow> {
 
 /// A fleet with this spec and status.
 pub(crate) fn watched_fleet(spec: &Value, status: &Value) -> WatchedFleet {
-    let metadata = json!({"name": "fleet", "namespace": NS, "uid": "f", "generation": 3});
+    let metadata = json!({"name": "fleet", "namespace": NS, "uid": "f", "resourceVersion": "7", "generation": 3});
     let item: Item<WatchedFleet> =
         serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status}))
             .unwrap();
@@ -128,18 +128,12 @@ pub(crate) fn node(labels: &Value, annotations: &Value) -> WatchedNode {
 }
 
 pub(crate) fn event(kind: &str, name: &str, at: &str, reason: &str, message: &str) -> Event {
-    Event {
-        kind: kind.to_owned(),
-        name: name.to_owned(),
-        at: at.parse::<Timestamp>().ok(),
-        type_: if reason == "DrainBlocked" {
-            "Warning"
-        } else {
-            "Normal"
-        }
-        .to_owned(),
-        reason: reason.to_owned(),
-        message: message.to_owned(),
-        count: 1,
-    }
+    let type_ = match reason {
+        "DrainBlocked" => "Warning",
+        _ => "Normal",
+    };
+    let about = json!({"kind": kind, "name": name});
+    let event = json!({"metadata": {}, "involvedObject": about, "eventTime": at, "type": type_, "reason": reason,
+        "message": message});
+    Event::read(&event.to_string()).unwrap()
 }

@@ -1,13 +1,15 @@
 //! What became of each version, and what the operator told of.
 
+use brupop_api::BottlerocketFleet;
 use brupop_api::crds::NAME_MAX;
-use brupop_api::fleet::VersionRecord;
+use brupop_api::fleet::{NodeFailure, VersionRecord};
+use comfy_table::Color;
 use serde::Serialize;
 
-use super::{EventRow, events, latest, name, notes, or_dash, time, version, word};
-use crate::gather::Past;
-use crate::page::{Page, Tone, View, age, section};
-use crate::table::{Cell, table};
+use super::{name, or_dash, time, version, word};
+use crate::event::{self, Event, latest};
+use crate::page::{Page, View};
+use crate::table::{self, Cell, notes};
 use crate::words::{shown, variant};
 
 /// This many Events are shown.
@@ -21,7 +23,7 @@ pub(crate) struct History {
     pub versions: Vec<VersionHistory>,
     /// When an update last ended, well or not.
     pub last_finished: Option<String>,
-    pub events: Vec<EventRow>,
+    pub events: Vec<Event>,
     /// What could not be looked at.
     pub notes: Vec<String>,
 }
@@ -37,36 +39,26 @@ pub(crate) struct VersionHistory {
     /// How many nodes have reached it.
     pub succeeded: u64,
     /// The nodes that failed to reach it last.
-    pub failures: Vec<FailureRow>,
+    pub failures: Vec<NodeFailure>,
     /// When the last failure was counted that halts it.
     pub halted_at: Option<String>,
 }
 
-/// A node that failed to reach a version.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct FailureRow {
-    pub node: String,
-    pub at: String,
-    pub reason: String,
-}
-
-/// What has happened to the fleet.
-pub(crate) fn of(past: &Past) -> History {
-    let status = past.fleet.status.as_ref();
-    let records = status.into_iter().flat_map(|status| &status.versions);
+/// Shows what has happened to the fleet; these are Events, and why there are none.
+pub(crate) fn of(fleet: &BottlerocketFleet, (events, notes): (Vec<Event>, Vec<String>)) -> History {
+    let status = fleet.status.as_ref();
+    let versions = status.map_or(&[][..], |status| &status.versions);
+    let last_finished = status.and_then(|status| status.last_finished.as_deref());
     History {
-        versions: records.map(of_version).collect(),
-        last_finished: status
-            .and_then(|status| status.last_finished.as_deref())
-            .map(time),
-        events: latest(past.events.clone(), EVENTS),
-        notes: past.notes.clone(),
+        versions: versions.iter().map(of_version).collect(),
+        last_finished: last_finished.map(time),
+        events: latest(&events, EVENTS),
+        notes,
     }
 }
 
 fn of_version(record: &VersionRecord) -> VersionHistory {
-    let failures = record.failures.iter().map(|failure| FailureRow {
+    let failures = record.failures.iter().map(|failure| NodeFailure {
         node: name(&failure.node),
         at: time(&failure.at),
         reason: word(&failure.reason),
@@ -83,26 +75,16 @@ fn of_version(record: &VersionRecord) -> VersionHistory {
 
 impl View for History {
     fn text(&self, page: &Page) -> String {
-        let finished = self.last_finished.as_deref().map_or_else(
-            || "No update has ended yet\n".to_owned(),
-            |at| format!("The last update ended {} ago\n", age(at, page.now)),
-        );
-        let rows: Vec<_> = self
-            .versions
-            .iter()
-            .map(|outcome| outcome.row(page))
-            .collect();
-        let head = [
-            ("VERSION", 0),
-            ("VARIANT", 1),
-            ("REPORTED", 2),
-            ("REACHED BY", 0),
-            ("FAILED ON", 0),
-        ];
-        let versions = table(&head, &rows, page);
+        let finished = match self.last_finished.as_deref() {
+            Some(at) => format!("The last update ended {} ago\n", page.age(at)),
+            None => "No update has ended yet\n".to_owned(),
+        };
+        let head = "VERSION|VARIANT|REPORTED|REACHED BY|FAILED ON";
+        let ranks = [0, 1, 2, 0, 0];
+        let rows = self.versions.iter().map(|outcome| outcome.row(page));
         finished
-            + &section("VERSIONS", &versions)
-            + &section("EVENTS", &events(&self.events, false, page))
+            + &table::section("VERSIONS", head, &ranks, rows.collect(), page)
+            + &event::section(&self.events, false, page)
             + &notes(&self.notes, page)
     }
 }
@@ -110,23 +92,22 @@ impl View for History {
 impl VersionHistory {
     fn row(&self, page: &Page) -> Vec<Cell> {
         let failed =
-            |it: &FailureRow| format!("{} ({}, {} ago)", it.node, it.reason, age(&it.at, page.now));
+            |it: &NodeFailure| format!("{} ({}, {} ago)", it.node, it.reason, page.age(&it.at));
         let failures: Vec<String> = self.failures.iter().map(failed).collect();
-        let failures = if failures.is_empty() {
-            "-".to_owned()
-        } else {
-            failures.join(", ")
-        };
-        let failures = shown(&failures, 2 * NAME_MAX);
-        let age = |at: &str| age(at, page.now);
-        let failures = match self.halted_at.as_deref() {
-            Some(at) => Cell::toned(Tone::Bad, &format!("{failures}\nhalted {} ago", age(at))),
+        let mut failures = shown(&failures.join(", "), 2 * NAME_MAX);
+        if failures.is_empty() {
+            failures.push('-');
+        }
+        let halted = self.halted_at.as_deref().map(|at| page.age(at));
+        let failures = match halted {
+            Some(age) => Cell::new(format!("{failures}\nhalted {age} ago")).fg(Color::DarkRed),
             None => Cell::new(failures),
         };
+        let reported = self.reported_at.as_deref().map(|at| page.age(at));
         vec![
             Cell::new(&self.version),
             Cell::new(&self.variant),
-            Cell::new(or_dash(self.reported_at.as_deref().map(age).as_deref())),
+            Cell::new(or_dash(reported.as_deref())),
             Cell::new(format!("{} nodes", self.succeeded)),
             failures,
         ]

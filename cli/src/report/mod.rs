@@ -5,224 +5,100 @@ pub(crate) mod history;
 pub(crate) mod status;
 pub(crate) mod why;
 
-use std::cmp::Reverse;
-
 use brupop_api::conditions::{Condition, PROGRESSING};
-use brupop_api::crds::{MESSAGE_MAX, NAME_MAX, TIME_MAX, WORD_MAX};
+use brupop_api::crds::{MESSAGE_MAX, TIME_MAX, WORD_MAX};
 use brupop_api::fleet::Slot;
 use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, names};
-use brupop_core::decide::TO_GO_ON;
+use brupop_core::decide::{Named, TO_GO_ON};
 use brupop_core::pool::Pool;
-use jiff::{SignedDuration, Timestamp};
-use serde::Serialize;
 
-use crate::objects::Event;
-use crate::page::{Page, Tone, age};
-use crate::table::{Cell, some, table};
+use crate::table::some;
 use crate::words::{name, shown, version};
 
-/// Two Events that are published together are no further apart.
-const TOGETHER: SignedDuration = SignedDuration::from_secs(2);
-
-/// An Event.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct EventRow {
-    /// When it happened last.
-    pub at: Option<String>,
-    pub kind: String,
-    pub object: String,
-    #[serde(rename = "type")]
-    pub type_: String,
-    pub reason: String,
-    pub count: u64,
-    pub message: String,
-}
-
-/// The last of these Events, the latest of them last. What the reconciler tells on a shadow and on its Node is told once.
-pub(crate) fn latest(mut events: Vec<Event>, most: usize) -> Vec<EventRow> {
-    events.sort_by_key(|event| Reverse(event.at));
-    let mut rows: Vec<EventRow> = vec![];
-    let mut times: Vec<Option<Timestamp>> = vec![];
-    for event in events {
-        let row = EventRow::of(&event);
-        let soon_after = |later: Option<Timestamp>| {
-            later
-                .zip(event.at)
-                .is_some_and(|(later, at)| later.duration_since(at) <= TOGETHER)
-        };
-        let near = rows
-            .iter()
-            .zip(&times)
-            .rev()
-            .take_while(|(_, later)| soon_after(**later));
-        if near.into_iter().all(|(later, _)| !later.repeats(&row)) {
-            rows.push(row);
-            times.push(event.at);
-        }
-        if rows.len() == most {
-            break;
-        }
-    }
-    rows.reverse();
-    rows
-}
-
-impl EventRow {
-    fn of(event: &Event) -> Self {
-        Self {
-            at: event.at.map(|at| at.to_string()),
-            kind: shown(&event.kind, WORD_MAX),
-            object: shown(&event.name, NAME_MAX),
-            type_: shown(&event.type_, WORD_MAX),
-            reason: shown(&event.reason, WORD_MAX),
-            count: event.count,
-            message: shown(&event.message, MESSAGE_MAX),
-        }
-    }
-
-    /// Do both tell the same of one node?
-    fn repeats(&self, other: &Self) -> bool {
-        self.kind != other.kind
-            && self.about() == other.about()
-            && (&self.reason, &self.message) == (&other.reason, &other.message)
-    }
-
-    /// The node that it is about, or the kind of another object.
-    fn about(&self) -> &str {
-        match self.kind.as_str() {
-            "BottlerocketShadow" => names::node_of_shadow(&self.object).unwrap_or(&self.object),
-            "Node" => &self.object,
-            kind => kind,
-        }
-    }
-}
-
-/// Events as a table; of one node, without its name.
-pub(crate) fn events(rows: &[EventRow], of_one_node: bool, page: &Page) -> String {
-    let row = |event: &EventRow| {
-        let again = if event.count > 1 {
-            format!(" (x{})", event.count)
-        } else {
-            String::new()
-        };
-        let tone = (event.type_ == "Warning").then_some(Tone::Attention);
-        let reason = event.reason.clone() + &again;
-        vec![
-            Cell::new(
-                event
-                    .at
-                    .as_deref()
-                    .map_or("-".to_owned(), |at| age(at, page.now)),
-            ),
-            Cell::new(if of_one_node { "" } else { event.about() }),
-            tone.map_or_else(|| Cell::new(&reason), |tone| Cell::toned(tone, &reason)),
-            Cell::new(&event.message),
-        ]
-    };
-    let head = [("AGE", 0), ("ABOUT", 1), ("EVENT", 2), ("MESSAGE", 0)];
-    table(&head, &rows.iter().map(row).collect::<Vec<_>>(), page)
-}
-
-/// Lines that say what could not be looked at.
-pub(crate) fn notes(notes: &[String], page: &Page) -> String {
-    notes
-        .iter()
-        .map(|note| Tone::Attention.paragraph("Not shown:", note, page))
-        .collect()
-}
-
-/// The condition that says why a shadow's node moves or waits.
+/// Returns the condition that says why a shadow's node moves or waits.
 fn progressing(shadow: &BottlerocketShadow) -> Option<&Condition> {
     condition(shadow, PROGRESSING)
 }
 
-/// Its sentence and, if a person has to do anything, the remedy.
-fn said_of(said: &Condition) -> (&str, Option<&str>) {
+/// Returns the condition's sentence, without the remedy that [`Reason`](brupop_core::decide::Reason) has, too.
+fn sentence_of(said: &Condition) -> &str {
     let parts = said.message.rsplit_once(TO_GO_ON);
-    parts.map_or((&said.message, None), |(sentence, remedy)| {
-        (sentence, Some(remedy))
-    })
+    parts.map_or(&said.message, |(sentence, _)| sentence)
 }
 
 fn condition<'a>(shadow: &'a BottlerocketShadow, type_: &str) -> Option<&'a Condition> {
-    shadow
-        .status
-        .as_ref()?
-        .conditions
-        .iter()
-        .find(|condition| condition.type_ == type_)
+    let mut conditions = shadow.status.as_ref()?.conditions.iter();
+    conditions.find(|condition| condition.type_ == type_)
+}
+
+/// Says that nothing is known of these objects.
+fn unsaid(what: &str) -> String {
+    format!("the reconciler has said nothing about {what} yet: see whether one leads")
+}
+
+/// Returns what a remedy is about that names nothing yet.
+fn nothing_named(namespace: &str) -> Named<'_> {
+    Named {
+        node: "",
+        pool: "",
+        version: "",
+        namespace,
+        failure: None,
+    }
 }
 
 fn time(text: &str) -> String {
     shown(text, TIME_MAX)
 }
 
-/// The name of the node of this shadow.
+/// Returns the name of the node of this shadow.
 fn node_of(shadow: &str) -> String {
     name(names::node_of_shadow(shadow).unwrap_or(shadow))
 }
 
-/// The pool that steers this node; empty if none does, or nobody has said so yet.
+/// Returns the pool that steers this node; empty if none does, or nobody has said so yet.
 fn pool_of(shadow: &BottlerocketShadow) -> &str {
-    shadow
-        .status
-        .as_ref()
+    let status = shadow.status.as_ref();
+    status
         .and_then(|status| status.pool.as_deref())
         .unwrap_or_default()
 }
 
-/// How many nodes may be unavailable at once, if a reconciler has said so.
+/// Returns how many nodes may be unavailable at once, if a reconciler has said so.
 fn limit(status: &BottlerocketFleetStatus) -> Option<u64> {
     Some(status.counts.unavailable_limit).filter(|limit| *limit > 0)
 }
 
-/// The condition does not say it: thousands of shadows would be rewritten each time that a slot changes hands.
-/// For a node that this pool steers, they are those of the pool, if it is full, else of the fleet.
+/// Says how many slots are in use, and by which nodes: those of this pool, if it is full, else those of the fleet. The condition
+/// does not say it: thousands of shadows would be rewritten each time that a slot changes hands.
 fn slots_in_use(its: &str, status: &BottlerocketFleetStatus, pools: &[Item<Pool>]) -> String {
-    let nodes = |in_it: &dyn Fn(&Slot) -> bool| -> Vec<String> {
-        let slots = status.slots.iter().filter(|(_, slot)| in_it(slot));
-        slots.map(|(shadow, _)| node_of(shadow)).collect()
-    };
-    let of_pool = nodes(&|slot| slot.pool.as_deref() == Some(its));
-    let found = pools
-        .iter()
-        .find(|pool| pool.name() == its)
-        .and_then(Item::ok)
-        .map(|pool| &pool.stored);
-    let full = found.filter(|it| {
-        let used = it.counts.unavailable_nodes.max(of_pool.len() as u64);
-        !it.conditions.is_empty() && used >= it.counts.unavailable_limit
+    let is_its = |slot: &Slot| slot.pool.as_deref().unwrap_or(names::DEFAULT_POOL) == its;
+    let mut slots: Vec<_> = status.slots.iter().collect();
+    let pool = pools.iter().find(|pool| pool.name() == its);
+    let stored = pool.and_then(Item::ok).map(|pool| &pool.stored);
+    let used = slots.iter().filter(|(_, slot)| is_its(slot)).count() as u64;
+    let full = stored.filter(|it| {
+        let counts = &it.counts;
+        !it.conditions.is_empty() && counts.unavailable_nodes.max(used) >= counts.unavailable_limit
     });
-    let all = nodes(&|_| true);
-    let fleet_has_room = limit(status).is_some_and(|limit| limit > all.len() as u64);
-    let (nodes, limit, of) = match full {
-        Some(it) => (
-            of_pool,
-            it.counts.unavailable_limit.to_string(),
-            format!(" in the pool {}", name(its)),
-        ),
-        // Its limit is in the environment. The fleet's is that of all pools.
-        None if fleet_has_room && its == names::DEFAULT_POOL && !pools.is_empty() => {
-            let of_default = nodes(&|slot| slot.pool.as_deref().unwrap_or(its) == its);
-            (
-                of_default,
-                "MAX_CONCURRENT_UPDATE".to_owned(),
-                format!(" in the pool {its}"),
-            )
-        }
-        None => (
-            all,
-            limit(status).map_or_else(|| "?".to_owned(), |limit| limit.to_string()),
-            String::new(),
-        ),
+    let fleet_limit = limit(status);
+    let fleet_has_room = fleet_limit.is_some_and(|limit| limit > slots.len() as u64);
+    // The limit of the default pool is in the environment.
+    let is_default = its == names::DEFAULT_POOL && !pools.is_empty() && fleet_has_room;
+    let limit = match (full, fleet_limit) {
+        (Some(it), _) => it.counts.unavailable_limit.to_string(),
+        _ if is_default => "MAX_CONCURRENT_UPDATE".to_owned(),
+        (None, limit) => limit.map_or("?".to_owned(), |limit| limit.to_string()),
     };
-    let by = if nodes.is_empty() {
-        String::new()
-    } else {
-        format!(", by {}", some(&nodes, usize::MAX))
-    };
-    format!("{} of {limit} in use{of}{by}", nodes.len())
+    let mut place = String::new();
+    if full.is_some() || is_default {
+        slots.retain(|(_, slot)| is_its(slot));
+        place = format!(" in the pool {}", name(its));
+    }
+    let nodes: Vec<String> = slots.iter().map(|(shadow, _)| node_of(shadow)).collect();
+    let by = if nodes.is_empty() { "" } else { ", by " };
+    let (count, nodes) = (nodes.len(), some(&nodes, usize::MAX));
+    format!("{count} of {limit} in use{place}{by}{nodes}")
 }
 
 fn word(text: &str) -> String {
@@ -233,7 +109,7 @@ fn sentence(text: &str) -> String {
     shown(text, MESSAGE_MAX)
 }
 
-/// `-` for what is not there.
+/// Returns `-` for a text that is not there.
 fn or_dash(text: Option<&str>) -> &str {
     text.unwrap_or("-")
 }

@@ -9,15 +9,14 @@ use std::collections::BTreeMap;
 use brupop_api::conditions::{
     ADMISSION_ENFORCED, Condition, ConditionStatus, OTHER_OPERATOR, OVERDUE, PROGRESSING,
 };
-use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
 use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, State};
 use brupop_core::decide::{Reason, Turn, why_halted};
 use brupop_core::pool::Pool;
 
 use super::{
-    condition, limit, name, node_of, pool_of, progressing, said_of, sentence, slots_in_use, time,
-    version, word,
+    condition, limit, name, node_of, pool_of, progressing, sentence, sentence_of, slots_in_use,
+    time, unsaid, version, word,
 };
 use crate::gather::Fleet;
 use crate::words::variant;
@@ -26,211 +25,134 @@ use view::{Count, Glance, HaltedVersion, LeftByPeople, Moving, PoolLine, Waiting
 /// Stands for the reason of a node about which the reconciler has said nothing.
 const SILENT: &str = "-";
 
-/// The fleet at a glance.
+/// Shows the fleet at a glance.
 pub(crate) fn of(fleet: &Fleet) -> Glance {
-    let status = fleet
-        .object
-        .as_ref()
-        .and_then(|fleet| fleet.status.as_ref());
-    let counts = status.map(|status| status.counts).unwrap_or_default();
-    let without_shadow = usize::try_from(counts.nodes)
-        .unwrap_or(0)
-        .saturating_sub(fleet.shadows.len());
+    let object = fleet.object.as_ref();
+    let status = object.and_then(|fleet| fleet.status.as_ref());
+    let opted_in = status.map_or(0, |status| status.counts.nodes);
+    let opted_in = usize::try_from(opted_in).unwrap_or(0);
+    let warning = fleet.leads.warning().into_iter();
     let mut view = Glance {
         namespace: name(&fleet.namespace),
-        paused: fleet.object.as_ref().is_some_and(|fleet| fleet.spec.paused),
+        paused: object.is_some_and(|fleet| fleet.spec.paused),
         unavailable_limit: status.and_then(limit),
         updating_nodes: status.map_or(0, |status| status.slots.len()),
-        nodes: fleet.shadows.len() + without_shadow,
-        obstacles: fleet
-            .leads
-            .warning()
-            .into_iter()
-            .chain(obstacles(status))
-            .collect(),
+        nodes: fleet.shadows.len().max(opted_in),
+        obstacles: warning.chain(obstacles(status)).collect(),
         halted: halted(status),
         pools: fleet.pools.iter().map(pool).collect(),
         not_opted_in_nodes: status.map_or(0, |status| status.not_opted_in_nodes),
-        without_shadow,
+        without_shadow: opted_in.saturating_sub(fleet.shadows.len()),
         ..Glance::default()
     };
     let mut counts = BTreeMap::<_, usize>::new();
     let mut waiting = BTreeMap::<(String, String), Vec<String>>::new();
     let mut left = BTreeMap::<String, Vec<String>>::new();
     // Thousands may wait in a pool: its slots are counted once.
-    let mut told = BTreeMap::<&str, String>::new();
-    let mut slots_of = |pool| {
-        let told = |status| {
-            told.entry(pool)
-                .or_insert_with(|| slots_in_use(pool, status, &fleet.pools))
-                .clone()
-        };
-        status.map(told)
-    };
+    let mut slots = BTreeMap::<&str, String>::new();
     for item in &fleet.shadows {
+        let node = node_of(item.name());
         let Some(shadow) = item.ok() else {
             view.unreadable.push(name(item.name()));
             continue;
         };
         *counts.entry((state(shadow), runs(shadow))).or_default() += 1;
         let slot = status.and_then(|status| status.slots.get(item.name()));
-        match standing(shadow, slot) {
-            Progress::UpToDate => {
-                view.updated_nodes += 1;
-                let said =
-                    progressing(shadow).filter(|said| said.reason == Reason::NoUpdate.as_str());
-                if let Some((_, asked)) = said.and_then(|said| said.message.split_once("; ")) {
-                    left.entry(sentence(asked))
-                        .or_default()
-                        .push(node_of(item.name()));
-                }
-            }
-            Progress::Moves => view.moving.push(moving(item, shadow, slot)),
-            Progress::Waits => {
-                waiting
-                    .entry(waits_for(shadow, &mut slots_of))
-                    .or_default()
-                    .push(node_of(item.name()));
-            }
+        let said = progressing(shadow);
+        let moves = said.is_some_and(|said| said.status == ConditionStatus::True);
+        if slot.is_some() || shadow.spec.state != State::Idle || moves {
+            view.moving.push(moving(node, shadow, slot));
+            continue;
         }
+        let waits = match said {
+            None => (SILENT.to_owned(), unsaid("these nodes")),
+            Some(said) if said.reason == Reason::NoUpdate.as_str() => {
+                view.updated_nodes += 1;
+                if let Some((_, asked)) = said.message.split_once("; ") {
+                    left.entry(sentence(asked)).or_default().push(node);
+                }
+                continue;
+            }
+            Some(said) if said.reason == Reason::LimitReached(Turn::NoSlot).as_str() => {
+                let pool = pool_of(shadow);
+                let in_use = |status| slots_in_use(pool, status, &fleet.pools);
+                let in_use = || status.map_or("?".to_owned(), in_use);
+                let in_use = slots.entry(pool).or_insert_with(in_use);
+                let message = format!("waiting for a free slot: {in_use}");
+                (word(&said.reason), message)
+            }
+            Some(said) => (word(&said.reason), sentence(sentence_of(said))),
+        };
+        waiting.entry(waits).or_default().push(node);
     }
-    view.states = counts
-        .into_iter()
-        .map(|((state, version), nodes)| Count {
-            state,
-            version,
-            nodes,
-        })
-        .collect();
-    view.states.sort_by_key(|count| Reverse(count.nodes));
-    let groups = waiting
-        .into_iter()
-        .map(|((reason, message), nodes)| WaitingNodes {
-            reason,
-            nodes,
-            message,
-        });
-    view.waiting = groups.collect();
-    view.waiting
-        .sort_by_key(|waiting| Reverse(waiting.nodes.len()));
-    view.left_by_people = left
-        .into_iter()
-        .map(|(message, nodes)| LeftByPeople { message, nodes })
-        .collect();
+    let count = |((state, version), nodes)| Count {
+        state,
+        version,
+        nodes,
+    };
+    let group = |((reason, message), nodes)| WaitingNodes {
+        reason,
+        nodes,
+        message,
+    };
+    let left = left.into_iter();
+    let left = left.map(|(message, nodes)| LeftByPeople { message, nodes });
+    view.states = counts.into_iter().map(count).collect();
+    view.states.sort_by_key(|it| Reverse(it.nodes));
+    view.waiting = waiting.into_iter().map(group).collect();
+    view.waiting.sort_by_key(|it| Reverse(it.nodes.len()));
+    view.left_by_people = left.collect();
     view
 }
 
-enum Progress {
-    UpToDate,
-    Moves,
-    Waits,
-}
-
-/// Where the node is, as ledger, versions and reconciler say.
-fn standing(shadow: &BottlerocketShadow, slot: Option<&Slot>) -> Progress {
-    let said = progressing(shadow);
-    let moves = said.is_some_and(|said| said.status == ConditionStatus::True);
-    if slot.is_some() || shadow.spec.state != State::Idle || moves {
-        Progress::Moves
-    } else if says_no_update(shadow) && !knows_an_update(shadow) {
-        Progress::UpToDate
-    } else {
-        Progress::Waits
-    }
-}
-
-fn says_no_update(shadow: &BottlerocketShadow) -> bool {
-    progressing(shadow).is_some_and(|said| said.reason == Reason::NoUpdate.as_str())
-}
-
-/// After a release it takes a while until conditions of thousands of nodes are written; versions are there before.
-fn knows_an_update(shadow: &BottlerocketShadow) -> bool {
-    ShadowFacts::of(shadow).is_some_and(|facts| facts.update().is_some())
-}
-
-fn moving(
-    item: &Item<BottlerocketShadow>,
-    shadow: &BottlerocketShadow,
-    slot: Option<&Slot>,
-) -> Moving {
+fn moving(node: String, shadow: &BottlerocketShadow, slot: Option<&Slot>) -> Moving {
     let said = progressing(shadow);
     // While the spec is Idle, the update that the slot is for has not begun, or has ended.
     let to = match shadow.spec.state {
         State::Idle => slot.and_then(|slot| slot.version.as_deref()),
         _ => shadow.spec.version.as_deref(),
     };
+    let overdue = condition(shadow, OVERDUE);
     Moving {
-        node: node_of(item.name()),
+        node,
         state: state(shadow),
         goal: shadow.spec.state.as_str(),
         reason: word(said.map_or(SILENT, |said| &said.reason)),
-        message: said
-            .map(|said| sentence(said_of(said).0))
-            .unwrap_or_default(),
+        message: said.map_or(String::new(), |said| sentence(sentence_of(said))),
         since: shadow.spec.state_transition_timestamp.as_deref().map(time),
         updating_since: slot.and_then(|slot| slot.since.as_deref()).map(time),
         runs: runs(shadow),
         to: to.map(version),
-        overdue: condition(shadow, OVERDUE).is_some_and(|it| it.status == ConditionStatus::True),
+        overdue: overdue.is_some_and(|it| it.status == ConditionStatus::True),
     }
 }
 
-/// The reason that the node waits for, and its sentence; `slots_of` says who has the slots of a pool.
-fn waits_for<'s>(
-    shadow: &'s BottlerocketShadow,
-    slots_of: impl FnOnce(&'s str) -> Option<String>,
-) -> (String, String) {
-    let silent = |why: &str| (SILENT.to_owned(), why.to_owned());
-    match progressing(shadow) {
-        None => {
-            silent("the reconciler has said nothing about these nodes yet: see whether one leads")
-        }
-        Some(_) if says_no_update(shadow) => silent(
-            "their hosts know of an update; the reconciler has not said yet what they wait for",
-        ),
-        Some(said) => {
-            let waits_for_slot = said.reason == Reason::LimitReached(Turn::NoSlot).as_str();
-            let slots = if waits_for_slot {
-                slots_of(pool_of(shadow))
-            } else {
-                None
-            };
-            let message = slots.map(|slots| format!("waiting for a free slot: {slots}"));
-            (
-                word(&said.reason),
-                message.unwrap_or_else(|| sentence(said_of(said).0)),
-            )
-        }
-    }
-}
-
-/// What keeps all updates from starting.
+/// Says what keeps all updates from starting.
 fn obstacles(status: Option<&BottlerocketFleetStatus>) -> Vec<String> {
     // What the API server puts into a new fleet has no term.
     let Some(status) = status.filter(|status| status.term.is_some()) else {
         return vec!["no reconciler has written the fleet's status yet".to_owned()];
     };
-    let wrong = |condition: &&Condition| match condition.type_.as_str() {
-        ADMISSION_ENFORCED => condition.status != ConditionStatus::True,
-        OTHER_OPERATOR => condition.status == ConditionStatus::True,
-        _ => false,
-    };
-    let said = |condition: &Condition| {
+    let obstacle = |condition: &Condition| {
+        let is = condition.status == ConditionStatus::True;
         let said = format!(
             "{}: {}",
             word(&condition.type_),
             sentence(&condition.message)
         );
-        // Agents' reports pass the webhook; where it cannot be reached, there are none.
-        let missing = (condition.type_ == ADMISSION_ENFORCED).then(|| {
-            format!(
-                "; since {} agents' reports may be missing",
-                time(&condition.last_transition_time)
-            )
-        });
-        said + &missing.unwrap_or_default()
+        match condition.type_.as_str() {
+            OTHER_OPERATOR if is => Some(said),
+            // Agents' reports pass the webhook; where it cannot be reached, there are none.
+            ADMISSION_ENFORCED if !is => {
+                let since = time(&condition.last_transition_time);
+                Some(format!(
+                    "{said}; since {since} agents' reports may be missing"
+                ))
+            }
+            _ => None,
+        }
     };
-    status.conditions.iter().filter(wrong).map(said).collect()
+    status.conditions.iter().filter_map(obstacle).collect()
 }
 
 fn halted(status: Option<&BottlerocketFleetStatus>) -> Vec<HaltedVersion> {
@@ -247,17 +169,15 @@ fn halted(status: Option<&BottlerocketFleetStatus>) -> Vec<HaltedVersion> {
 }
 
 fn pool(item: &Item<Pool>) -> PoolLine {
-    let status = item.ok().map(|pool| &pool.stored);
-    let said =
-        status.and_then(|status| status.conditions.iter().find(|it| it.type_ == PROGRESSING));
-    let unsaid =
-        || "the reconciler has said nothing about this pool yet: see whether one leads".to_owned();
+    let pool = item.ok();
+    let stored = pool.map(|pool| pool.stored.clone()).unwrap_or_default();
+    let said = stored.conditions.iter().find(|it| it.type_ == PROGRESSING);
     PoolLine {
         pool: name(item.name()),
-        paused: item.ok().is_some_and(|pool| pool.paused),
-        counts: status.map(|status| status.counts).unwrap_or_default(),
+        paused: pool.is_some_and(|pool| pool.paused),
+        counts: stored.counts,
         reason: word(said.map_or(SILENT, |said| &said.reason)),
-        message: said.map_or_else(unsaid, |said| sentence(&said.message)),
+        message: said.map_or_else(|| unsaid("this pool"), |said| sentence(&said.message)),
     }
 }
 

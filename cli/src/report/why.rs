@@ -1,20 +1,23 @@
 //! Why one node moves or waits.
 
 use brupop_api::conditions::{Condition, ConditionStatus, OVERDUE};
-use brupop_api::{BottlerocketShadow, Item, Problem, State, names};
+use brupop_api::shadow::LastFailure;
+use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Problem, State, names};
 use brupop_core::decide::{Named, Reason, Turn};
-use brupop_core::objects::WatchedNode;
 use brupop_core::phases::update_known_since;
+use comfy_table::Color;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    EventRow, condition, events, latest, name, notes, or_dash, pool_of, progressing, said_of,
-    sentence, slots_in_use, time, version, word,
+    condition, name, nothing_named, or_dash, pool_of, progressing, sentence, sentence_of,
+    slots_in_use, time, unsaid, version, word,
 };
-use crate::Error;
+use crate::error::Error;
+use crate::event::{self, Event, latest};
 use crate::gather::AboutNode;
-use crate::page::{Page, Tone, View, age, section, wrapped};
+use crate::page::{Page, View};
+use crate::table::{facts, notes};
 
 /// This many Events are shown.
 const EVENTS: usize = 20;
@@ -48,112 +51,104 @@ pub(crate) struct Why {
     pub problem: Option<&'static str>,
     /// The agent's words.
     pub agent_says: Option<String>,
+    /// The last failed attempt since the last success.
     pub last_failure: Option<LastFailure>,
     /// Since when it holds a slot.
     pub updating_since: Option<String>,
     /// How many slots of the fleet are in use, and by whom, if it waits for one.
     pub slots: Option<String>,
-    pub events: Vec<EventRow>,
+    pub events: Vec<Event>,
     /// What could not be looked at.
     pub notes: Vec<String>,
     /// That no reconciler leads, so all of this may be old; or that this is not known.
     pub no_leader: Option<String>,
 }
 
-/// The last failed attempt since the last success.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct LastFailure {
-    pub reason: String,
-    pub at: String,
-    pub message: String,
-    /// How many attempts have failed since the last success.
-    pub count: u64,
-}
-
-/// Why the node of this name moves or waits.
+/// Says why the node of this name moves or waits.
 pub(crate) fn of(node: &str, found: &AboutNode) -> Result<Why, Error> {
-    let mut why = match &found.shadow {
-        Some(item) => match &item.body {
-            Ok(shadow) => of_shadow(node, &found.namespace, shadow),
-            Err(why) => {
-                return Err(Error::Unreadable {
-                    what: format!("the shadow {}", name(item.name())),
-                    why: why.to_string(),
-                });
-            }
-        },
-        None => without_shadow(node, &found.namespace, &found.node)?,
+    let told = |message: &str| Why {
+        message: message.to_owned(),
+        ..Why::default()
     };
-    let status = found.fleet.as_ref().and_then(|fleet| fleet.status.as_ref());
-    let slot = status.and_then(|status| status.slots.get(&names::shadow_name(node)));
-    let waits_for_slot = why.reason.as_deref() == Some(Reason::LimitReached(Turn::NoSlot).as_str());
-    let shadow = found.shadow.as_ref().and_then(Item::ok);
-    why.slots = status
-        .zip(shadow)
-        .filter(|_| waits_for_slot)
-        .map(|(status, shadow)| slots_in_use(pool_of(shadow), status, &found.pools));
+    let named = Named {
+        node,
+        ..nothing_named(&found.namespace)
+    };
+    let mut why = match (&found.shadow, &found.node) {
+        (Some(shadow), _) => of_shadow(named, found, shadow),
+        (None, Ok(None)) => {
+            let what = format!("Node {}, and no shadow of it", name(node));
+            return Err(Error::Missing(what));
+        }
+        (None, Ok(Some(seen))) if !seen.is_managed() => Why {
+            reason: Some(Reason::NotLabelled.as_str().to_owned()),
+            remedy: Some(Reason::NotLabelled.remedy(&named)),
+            ..told(&Reason::NotLabelled.message())
+        },
+        (None, Ok(Some(_))) => told(
+            "the node is labelled, and the reconciler has not created its shadow: see whether one leads, and the Events of the Node",
+        ),
+        (None, Err(why)) => Why {
+            notes: vec![why.clone()],
+            ..told("the node has no shadow: either it is not labelled, or there is no such Node")
+        },
+    };
+    let slot = ledger(found).and_then(|status| status.slots.get(&names::shadow_name(node)));
     why.updating_since = slot.and_then(|slot| slot.since.as_deref()).map(time);
     why.node = name(node);
-    why.events = latest(found.events.clone(), EVENTS);
+    why.events = latest(&found.events, EVENTS);
     why.notes.extend(found.notes.iter().cloned());
     why.no_leader = found.leads.warning();
     Ok(why)
 }
 
-fn of_shadow(node: &str, namespace: &str, shadow: &BottlerocketShadow) -> Why {
+fn ledger(found: &AboutNode) -> Option<&BottlerocketFleetStatus> {
+    found.fleet.as_ref()?.status.as_ref()
+}
+
+fn of_shadow(named: Named<'_>, found: &AboutNode, shadow: &BottlerocketShadow) -> Why {
     let status = shadow.status.clone().unwrap_or_default();
     let said = progressing(shadow);
-    let silent = "the reconciler has said nothing about this node yet: see whether one leads";
     let failure = shadow.spec.last_failure.as_ref();
     let named = Named {
-        node,
         pool: pool_of(shadow),
         version: status.target_version.as_deref().unwrap_or_default(),
-        namespace,
         failure: failure.map(|failed| failed.reason.as_str()),
+        ..named
     };
-    let told = said.map(|said| said_of(said));
-    let remedy = said.zip(told.and_then(|told| told.1));
-    let remedy = remedy.map(|(said, remedy)| own_commands(&said.reason, remedy, &named));
+    let reason = said.and_then(|said| Reason::of_word(&said.reason));
+    let remedy = reason.as_ref().map(|reason| reason.remedy(&named));
+    let in_use = |status| slots_in_use(pool_of(shadow), status, &found.pools);
+    let waits_for_slot = reason == Some(Reason::LimitReached(Turn::NoSlot));
+    let pool = Some(pool_of(shadow)).filter(|pool| !pool.is_empty());
+    // A version lock is no problem; the sentence is shown all the same.
+    let problem = status.problem.filter(|it| *it != Problem::NoUpdateChosen);
     Why {
         reason: said.map(|said| word(&said.reason)),
-        message: told.map_or(silent.to_owned(), |told| sentence(told.0)),
+        message: said.map_or_else(|| unsaid("this node"), |said| sentence(sentence_of(said))),
         since: said.map(|said| time(since(said, shadow))),
         moves: said.is_some_and(|said| said.status == ConditionStatus::True),
-        remedy,
+        remedy: remedy.filter(|remedy| !remedy.is_empty()),
+        slots: ledger(found).filter(|_| waits_for_slot).map(in_use),
         overdue: condition(shadow, OVERDUE).map(|overdue| sentence(&overdue.message)),
         runs: status.current_version.as_deref().map(version),
         target: status.target_version.as_deref().map(version),
         state: status.current_state.map(State::as_str),
         goal: Some(shadow.spec.state.as_str()),
-        pool: Some(pool_of(shadow))
-            .filter(|pool| !pool.is_empty())
-            .map(name),
-        // A version lock is no problem; the sentence is shown all the same.
-        problem: status
-            .problem
-            .filter(|it| *it != Problem::NoUpdateChosen)
-            .map(Problem::as_str),
+        pool: pool.map(name),
+        problem: problem.map(Problem::as_str),
         agent_says: status.message.as_deref().map(sentence),
         last_failure: failure.map(|failed| LastFailure {
             reason: word(&failed.reason),
             at: time(&failed.at),
             message: sentence(&failed.message),
-            count: failed.count,
+            ..failed.clone()
         }),
         ..Why::default()
     }
 }
 
-/// The remedy that the condition ends with. Its commands can be pasted if they are those of this program.
-fn own_commands(reason: &str, remedy: &str, named: &Named<'_>) -> String {
-    let own = Reason::of_word(reason).map(|reason| reason.remedy(named));
-    own.filter(|own| own == remedy)
-        .unwrap_or_else(|| sentence(remedy))
-}
-
-/// Since when the node does what its condition Progressing says.
+/// Returns since when the node does what its condition Progressing says.
 fn since<'a>(said: &'a Condition, shadow: &'a BottlerocketShadow) -> &'a str {
     let transition = said.last_transition_time.as_str();
     let waits = said.status != ConditionStatus::True && said.reason != Reason::NoUpdate.as_str();
@@ -162,128 +157,67 @@ fn since<'a>(said: &'a Condition, shadow: &'a BottlerocketShadow) -> &'a str {
     later.unwrap_or(transition)
 }
 
-/// What is known of a node that has no shadow.
-fn without_shadow(
-    node: &str,
-    namespace: &str,
-    seen: &Result<Option<WatchedNode>, String>,
-) -> Result<Why, Error> {
-    let named = Named {
-        node,
-        pool: "",
-        version: "",
-        namespace,
-        failure: None,
-    };
-    let of_reason = |reason: Reason<'_>| Why {
-        reason: Some(reason.as_str().to_owned()),
-        message: reason.message().into_owned(),
-        remedy: Some(reason.remedy(&named)),
-        ..Why::default()
-    };
-    Ok(match seen {
-        Ok(None) => return Err(Error::Missing(format!("Node {}, and no shadow of it", name(node)))),
-        Ok(Some(node)) if !node.is_managed() => of_reason(Reason::NotLabelled),
-        Ok(Some(_)) => Why {
-            message: "the node is labelled, and the reconciler has not created its shadow: see whether one leads, and the \
-                      Events of the Node"
-                .to_owned(),
-            ..Why::default()
-        },
-        Err(why) => Why {
-            message: "the node has no shadow: either it is not labelled, or there is no such Node".to_owned(),
-            notes: vec![why.clone()],
-            ..Why::default()
-        },
-    })
-}
-
 impl View for Why {
     fn text(&self, page: &Page) -> String {
+        let message = facts(vec![("", self.message.clone(), None)], page);
+        let warning = self.no_leader.iter().cloned();
+        let warning = warning.map(|it| ("Nothing starts:", it, Some(Color::DarkRed)));
         let reason = or_dash(self.reason.as_deref());
-        let message = wrapped(&page.pasteable(&self.message), page.width()).join("\n");
-        let mut text = format!(
-            "{}: {}\n{message}\n",
-            self.node,
-            self.standing().0.paint(reason)
-        );
-        if let Some(warning) = &self.no_leader {
-            text += &Tone::Bad.paragraph("Nothing starts:", warning, page);
-        }
-        text += "\n";
-        let lines = self.lines(page);
-        let width = lines.iter().map(|(key, ..)| key.len()).max().unwrap_or(0);
-        for (key, value, tone) in lines {
-            let wrapped = wrapped(
-                &page.pasteable(&value),
-                page.width().saturating_sub(width + 2),
-            );
-            for (number, line) in wrapped.iter().enumerate() {
-                let key = if number == 0 { key } else { "" };
-                let line = tone.map_or_else(|| line.clone(), |tone| tone.paint(line));
-                text.extend([&format!("{key:<width$}  {line}"), "\n"]);
-            }
-        }
-        text + &section("EVENTS", &events(&self.events, true, page)) + &notes(&self.notes, page)
+        format!("{}: {reason}\n{message}", self.node)
+            + &facts(warning.collect(), page)
+            + "\n"
+            + &facts(self.lines(page), page)
+            + &event::section(&self.events, true, page)
+            + &notes(&self.notes, page)
     }
 }
 
 impl Why {
-    /// In which tone its reason is told, and what it has been doing since then.
-    fn standing(&self) -> (Tone, &'static str) {
+    /// Returns what it has been doing for some time, in its colour.
+    fn standing(&self) -> (&'static str, Color) {
         if self.moves {
-            (Tone::Moving, "moves for")
+            ("moves for", Color::DarkCyan)
         } else if self.reason.as_deref() == Some(Reason::NoUpdate.as_str()) {
-            (Tone::Good, "idle for")
+            ("idle for", Color::DarkGreen)
         } else {
-            (Tone::Attention, "waits for")
+            ("waits for", Color::DarkYellow)
         }
     }
 
-    fn lines(&self, page: &Page) -> Vec<(&'static str, String, Option<Tone>)> {
-        let since = |since: &String| format!("{} ({since})", age(since, page.now));
-        let version = || {
-            let runs = self.runs.as_deref()?;
-            let other = self.target.as_deref().filter(|target| *target != runs);
-            Some(other.map_or(runs.to_owned(), |to| {
-                format!("{runs}, and the host would update to {to}")
-            }))
-        };
-        let state = || {
-            let goal = self.goal?;
-            let state = or_dash(self.state);
-            Some(if state == goal {
-                state.to_owned()
-            } else {
-                format!("{state}, and is to reach {goal}")
-            })
-        };
+    fn lines(&self, page: &Page) -> Vec<(&'static str, String, Option<Color>)> {
+        let since = |since: &String| format!("{} ({since})", page.age(since));
+        let runs = self.runs.as_deref();
+        let runs = runs.map(|runs| match self.target.as_deref() {
+            Some(to) if to != runs => format!("{runs}, and the host would update to {to}"),
+            _ => runs.to_owned(),
+        });
+        let state = self.goal.map(|goal| match or_dash(self.state) {
+            state if state == goal => state.to_owned(),
+            state => format!("{state}, and is to reach {goal}"),
+        });
         let failed = |it: &LastFailure| {
-            format!(
-                "{} ({}), {} since the last success: {}",
-                it.reason,
-                age(&it.at, page.now),
-                it.count,
-                it.message
-            )
+            let (reason, message) = (&it.reason, &it.message);
+            let (age, count) = (page.age(&it.at), it.count);
+            format!("{reason} ({age}), {count} since the last success: {message}")
         };
-        [
+        let (stands, color) = self.standing();
+        let lines = [
             ("to go on", self.remedy.clone(), None),
             ("slots", self.slots.clone(), None),
-            (self.standing().1, self.since.as_ref().map(since), None),
+            (stands, self.since.as_ref().map(since), Some(color)),
             (
                 "updating for",
                 self.updating_since.as_ref().map(since),
                 None,
             ),
-            ("overdue", self.overdue.clone(), Some(Tone::Bad)),
-            ("runs", version(), None),
-            ("state", state(), None),
+            ("overdue", self.overdue.clone(), Some(Color::DarkRed)),
+            ("runs", runs, None),
+            ("state", state, None),
             ("pool", self.pool.clone(), None),
             (
                 "problem",
                 self.problem.map(str::to_owned),
-                Some(Tone::Attention),
+                Some(Color::DarkYellow),
             ),
             (
                 "agent says",
@@ -291,9 +225,10 @@ impl Why {
                 None,
             ),
             ("last failure", self.last_failure.as_ref().map(failed), None),
-        ]
-        .into_iter()
-        .filter_map(|(key, value, tone)| Some((key, value?, tone)))
-        .collect()
+        ];
+        let lines = lines.into_iter();
+        lines
+            .filter_map(|(key, value, color)| Some((key, value?, color)))
+            .collect()
     }
 }

@@ -3,18 +3,11 @@ use serde_json::json;
 use super::*;
 use crate::report::fixtures::{NS, item, node, pool, shadow, watched_fleet};
 
-fn merged(change: &PlannedChange) -> &Value {
-    let Some(Patch::Merge(patch)) = &change.body else {
-        panic!("{change:?}")
-    };
-    patch
-}
-
 #[test]
 fn a_pause_is_written_once() {
     let fleet = |paused: bool| watched_fleet(&json!({"paused": paused}), &json!({})).object;
     assert_eq!(
-        *merged(&pause_fleet(&fleet(false), true)),
+        pause_fleet(&fleet(false), true).patch.unwrap(),
         json!({"metadata": {"uid": "f"}, "spec": {"paused": true}})
     );
     let says = pause_fleet(&fleet(false), true).says;
@@ -23,24 +16,32 @@ fn a_pause_is_written_once() {
         "{says}: what is not is given up"
     );
     assert_eq!(
-        merged(&pause_fleet(&fleet(true), false))["spec"],
+        pause_fleet(&fleet(true), false).patch.unwrap()["spec"],
         json!({"paused": false})
     );
     assert_eq!(
         pause_fleet(&fleet(true), true),
-        PlannedChange::none("the fleet is paused already".to_owned())
+        unchanged("the fleet is paused already".to_owned())
     );
-    assert_eq!(pause_fleet(&fleet(false), false).body, None);
+    assert_eq!(pause_fleet(&fleet(false), false).patch, None);
 }
 
 fn asked(node: &WatchedNode) -> PlannedChange {
-    update_now(node, NS)
+    update_now(node, NS, false)
+}
+
+fn not_now(node: &WatchedNode) -> PlannedChange {
+    update_now(node, NS, true)
 }
 
 type Steers = fn(&WatchedNode) -> PlannedChange;
 
 fn paused(node: &WatchedNode) -> PlannedChange {
-    pause_node(node, false)
+    pause_node(node, None, true)
+}
+
+fn resume_node(node: &WatchedNode) -> PlannedChange {
+    pause_node(node, None, false)
 }
 
 #[test]
@@ -82,8 +83,12 @@ fn a_pause_during_the_reboot_comes_too_late() {
         assert_eq!(reboots(&shadow), expected, "{says}");
     }
     let node = node(&json!({}), &json!({}));
-    let (late, timely) = (pause_node(&node, true), pause_node(&node, false));
-    assert_eq!(late.body, timely.body);
+    let begun = shadow("RebootedIntoUpdate", "b1", Some("b1"), "b1");
+    let (late, timely) = (
+        pause_node(&node, Some(&begun), true),
+        pause_node(&node, None, true),
+    );
+    assert_eq!(late.patch, timely.patch);
     assert!(
         late.says.ends_with("too late") && timely.says == "the node node-0 is paused",
         "{}",
@@ -98,7 +103,7 @@ fn what_is_said_can_be_pasted_for_this_namespace() {
         ("ns", "`kubectl brupop why node-0 -n ns`"),
         (NS, "`kubectl brupop why node-0`"),
     ] {
-        let says = update_now(&node, namespace).says;
+        let says = update_now(&node, namespace, false).says;
         assert!(says.contains(command), "{says}");
     }
 }
@@ -135,7 +140,7 @@ fn annotations_are_written_where_they_change_something() {
         let change = steer(&node(&json!({}), &annotations));
         let expected = expected
             .map(|annotations| json!({"metadata": {"uid": "n", "annotations": annotations}}));
-        assert_eq!(change.body, expected.map(Patch::Merge), "case {number}");
+        assert_eq!(change.patch, expected, "case {number}");
     }
 }
 
@@ -198,22 +203,20 @@ fn retry_names_the_attempt_that_failed() {
         let expected = expected
             .map(|annotations| json!({"metadata": {"uid": "n", "annotations": annotations}}));
         assert!(change.says.contains(says), "{says}: {}", change.says);
-        assert_eq!(change.body, expected.map(Patch::Merge), "{says}");
+        assert_eq!(change.patch, expected, "{says}");
     }
 }
 
 /// 1.20.0 is halted for two variants, 1.21.0 for none.
-fn halted(resumed: &Value) -> WatchedFleet {
+fn halted(resumed: &Value) -> BottlerocketFleet {
     let halt = |variant: &str| json!({"version": "1.20.0", "variant": variant, "haltedAt": "2026-11-21T03:00:00Z"});
     let going_on = json!({"version": "1.21.0", "variant": "aws", "succeeded": 3});
     let status = json!({"slots": {}, "versions": [halt("aws"), halt("metal"), going_on]});
-    let mut fleet = watched_fleet(&json!({"paused": false}), &status);
-    fleet.object.spec.resumed_versions =
-        serde_json::from_value(resumed.clone()).unwrap_or_default();
-    if !resumed.is_null() {
-        fleet.quoted["spec"]["resumedVersions"] = resumed.clone();
-    }
-    fleet
+    watched_fleet(
+        &json!({"paused": false, "resumedVersions": resumed}),
+        &status,
+    )
+    .object
 }
 
 fn resumed(variant: &str) -> Value {
@@ -226,27 +229,17 @@ fn a_version_is_resumed_as_its_halts_were_read() {
     let earlier =
         json!({"version": "1.20.0", "variant": "aws", "haltedAt": "2026-11-20T03:00:00Z"});
     for (before, variant, after) in [
-        (json!(null), None, json!([aws, metal])),
-        (json!(null), Some("metal"), json!([metal])),
+        (json!([]), None, json!([aws, metal])),
+        (json!([]), Some("metal"), json!([metal])),
         (json!([aws]), Some("metal"), json!([aws, metal])),
         (json!([earlier]), Some("metal"), json!([metal])),
     ] {
         let change = resume_version(&halted(&before), "1.20.0", variant).unwrap();
-        let Some(Patch::Json(patch)) = change.body else {
-            panic!("{change:?}")
-        };
-        let test = |path: &str, value: Value| json!({"op": "test", "path": path, "value": value});
-        assert_eq!(
-            json!(patch),
-            json!([
-                test("/metadata/uid", json!("f")),
-                test("/spec/resumedVersions", before),
-                {"op": "add", "path": "/spec/resumedVersions", "value": after},
-            ])
-        );
+        let patch = json!({"metadata": {"uid": "f", "resourceVersion": "7"}, "spec": {"resumedVersions": after}});
+        assert_eq!(change.patch, Some(patch));
     }
     let both = halted(&json!([aws, metal]));
-    assert_eq!(resume_version(&both, "1.20.0", None).unwrap().body, None);
+    assert_eq!(resume_version(&both, "1.20.0", None).unwrap().patch, None);
 }
 
 #[test]
@@ -260,10 +253,10 @@ fn a_version_that_is_not_halted_is_not_resumed() {
             "the version 1.20.0 is not halted for nvidia",
         ),
     ] {
-        let refused = resume_version(&halted(&json!(null)), version, variant).unwrap_err();
+        let refused = resume_version(&halted(&json!([])), version, variant).unwrap_err();
         assert_eq!(refused.to_string(), format!("{says}; {listed}"));
     }
-    let none = resume_version(&watched_fleet(&json!({}), &json!({})), "1.0.0", None)
+    let none = resume_version(&watched_fleet(&json!({}), &json!({})).object, "1.0.0", None)
         .unwrap_err()
         .to_string();
     assert_eq!(none, "the version 1.0.0 is not halted; halted are: none");
@@ -278,11 +271,11 @@ fn a_pool_is_paused_once() {
     };
     let change = pause_pool(&paused(false), true);
     assert_eq!(
-        *merged(&change),
+        change.patch.unwrap(),
         json!({"metadata": {"uid": "p"}, "spec": {"paused": true}})
     );
     let says =
         "the pool web is paused: no update of its nodes starts, and what is cordoned is finished";
     assert_eq!(change.says, says);
-    assert_eq!(pause_pool(&paused(true), true).body, None);
+    assert_eq!(pause_pool(&paused(true), true).patch, None);
 }

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use brupop_api::names;
-use brupop_core::decide::Reason;
+use brupop_api::names::{UPDATER_INTERFACE_LABEL, UPDATER_INTERFACE_VERSION};
+use brupop_core::decide::{Named, Reason, TO_GO_ON, TooManyFailures};
+use comfy_table::Color;
 
-use super::super::or_dash;
-use super::view::{Count, Glance, HaltedVersion, LeftByPeople, Moving, PoolLine, WaitingNodes};
-use crate::page::{Page, Tone, View, age, section, wrapped};
-use crate::table::{Cell, some, table};
-use crate::words::{Argument, brupop};
+use super::super::{nothing_named, or_dash};
+use super::view::{Count, Glance, Moving, PoolLine};
+use crate::page::{Page, View};
+use crate::table::{Cell, facts, section, some};
+use crate::words;
 
 /// Characters of the progress bar, where the line has room for them.
 const BAR: usize = 30;
@@ -23,202 +24,151 @@ const ROWS_OF_REASON: usize = 3;
 impl View for Glance {
     /// What a terminal may have no room for comes last.
     fn text(&self, page: &Page) -> String {
-        let mut text = self.head(page);
-        text += &section("MOVING", &self.moving(page));
-        text += &section("WAITING", &self.waiting(page));
-        text += &section("POOLS", &self.pools(page));
-        text += &section("VERSIONS", &self.states(page));
-        text
+        self.progress(page)
+            + &facts(self.head(page), page)
+            + &self.moving(page)
+            + &self.waiting(page)
+            + &self.pools(page)
+            + &self.states(page)
     }
 }
 
 impl Glance {
-    /// The bar, and how many nodes are how far.
+    /// Returns the bar, and how many nodes are how far.
     fn progress(&self, page: &Page) -> String {
         let waits: usize = self.waiting.iter().map(|group| group.nodes.len()).sum();
-        let limit = self
-            .unavailable_limit
-            .map_or("?".to_owned(), |limit| limit.to_string());
+        let limit = self.unavailable_limit.map(|limit| limit.to_string());
+        let limit = limit.as_deref().unwrap_or("?");
+        let moving = self.moving.len();
         let counts = format!(
-            "{} of {} nodes up to date, {} moving, {waits} waiting; {} of {limit} slots in use",
-            self.updated_nodes,
-            self.nodes,
-            self.moving.len(),
-            self.updating_nodes,
+            "{} of {} nodes up to date, {moving} moving, {waits} waiting; {} of {limit} slots in use",
+            self.updated_nodes, self.nodes, self.updating_nodes,
         );
-        let room = page.width().saturating_sub(counts.len() + 1).min(BAR);
-        if room < SHORTEST_BAR {
-            wrapped(&counts, page.width()).join("\n")
-        } else {
-            format!(
-                "{} {counts}",
-                bar(room, self.updated_nodes, self.moving.len(), self.nodes)
-            )
-        }
+        let columns = page.columns.map_or(usize::MAX, usize::from);
+        let room = columns.saturating_sub(counts.len() + 2).min(BAR);
+        let room = if room < SHORTEST_BAR { 0 } else { room };
+        let bar = bar(room, self.updated_nodes, moving, self.nodes);
+        facts(vec![(&bar, counts, None)], page)
     }
 
-    fn head(&self, page: &Page) -> String {
-        let mut text = self.progress(page);
-        text.push('\n');
-        let mut line =
-            |tone: Tone, what: &str, about: &str| text += &tone.paragraph(what, about, page);
+    fn head(&self, page: &Page) -> Vec<(&'static str, String, Option<Color>)> {
+        let mut head = vec![];
+        let mut add = |color, key, about| head.push((key, about, Some(color)));
+        let named = nothing_named(&self.namespace);
         if self.paused {
-            let resume = brupop("resume", None, &self.namespace);
-            line(
-                Tone::Attention,
-                "Paused:",
-                &format!("no update starts before {resume}"),
-            );
+            let remedy = Reason::FleetPaused.remedy(&named);
+            let about = format!("no update starts; {remedy}");
+            add(Color::DarkYellow, "Paused:", about);
         }
         let paused = self.pools.iter().filter(|line| line.paused);
-        let resume = |line: &PoolLine| {
-            brupop(
-                "resume --pool",
-                Some(Argument::Pool(&line.pool)),
-                &self.namespace,
-            )
-        };
-        let resume: Vec<String> = paused.map(resume).collect();
-        if !resume.is_empty() {
-            let pools = if resume.len() == 1 {
-                "one pool".to_owned()
-            } else {
-                format!("{} pools", resume.len())
-            };
-            let resume = some(&resume, usize::MAX);
-            line(
-                Tone::Attention,
-                "Paused:",
-                &format!("no update starts in {pools} before {resume}"),
-            );
+        let paused: Vec<_> = paused.map(|line| line.pool.clone()).collect();
+        if let [pool, others @ ..] = paused.as_slice() {
+            let pool = if others.is_empty() { pool } else { "" };
+            let remedy = Reason::PoolPaused.remedy(&Named { pool, ..named });
+            let pools = some(&paused, usize::MAX);
+            let about = format!("no update starts in {pools}; {remedy}");
+            add(Color::DarkYellow, "Paused:", about);
         }
         for obstacle in &self.obstacles {
-            line(Tone::Bad, "Nothing starts:", obstacle);
+            add(Color::DarkRed, "Nothing starts:", obstacle.clone());
         }
-        for HaltedVersion {
-            version,
-            variant,
-            at,
-            why,
-        } in &self.halted
-        {
-            let age = age(at, page.now);
-            let resume = brupop(
-                "resume --version",
-                Some(Argument::Version(version)),
-                &self.namespace,
-            );
-            line(
-                Tone::Bad,
-                &format!("Halted {version} for {variant}"),
-                &format!("{age} ago: {why}; to resume: {resume}"),
+        for it in &self.halted {
+            let (version, age) = (it.version.as_str(), page.age(&it.at));
+            let reason = Reason::VersionHalted(TooManyFailures::Version(version));
+            let remedy = reason.remedy(&Named { version, ..named });
+            let why = format!("{version} for {} {age} ago: {}", it.variant, it.why);
+            add(
+                Color::DarkRed,
+                "Halted:",
+                format!("{why}{TO_GO_ON}{remedy}"),
             );
         }
-        for LeftByPeople { message, nodes } in &self.left_by_people {
-            let nodes = some(nodes, usize::MAX);
-            line(
-                Tone::Attention,
-                "For the next update:",
-                &format!("{message}: {nodes}"),
-            );
+        for left in &self.left_by_people {
+            let about = format!("{}: {}", left.message, some(&left.nodes, usize::MAX));
+            add(Color::DarkYellow, "For the next update:", about);
         }
         if self.not_opted_in_nodes > 0 {
+            let count = self.not_opted_in_nodes;
+            let label = [UPDATER_INTERFACE_LABEL, UPDATER_INTERFACE_VERSION].join("=");
             let about = format!(
-                "{} more run Bottlerocket without the label {}={}, and are not updated",
-                self.not_opted_in_nodes,
-                names::UPDATER_INTERFACE_LABEL,
-                names::UPDATER_INTERFACE_VERSION
+                "{count} more run Bottlerocket without the label {label}, and are not updated"
             );
-            line(Tone::Attention, "Not opted in:", &about);
+            add(Color::DarkYellow, "Not opted in:", about);
         }
         if self.without_shadow > 0 {
+            let count = self.without_shadow;
             let about = format!(
-                "nodes that are opted in: {}; if that lasts, their Events say why (kubectl events -n default)",
-                self.without_shadow
+                "nodes that are opted in: {count}; if that lasts, their Events say why (kubectl events -n default)"
             );
-            line(Tone::Bad, "Without a shadow:", &about);
+            add(Color::DarkRed, "Without a shadow:", about);
         }
         if !self.unreadable.is_empty() {
-            line(Tone::Bad, "Cannot be read:", &self.unreadable.join(", "));
+            add(
+                Color::DarkRed,
+                "Cannot be read:",
+                self.unreadable.join(", "),
+            );
         }
-        text
+        head
     }
 
     fn moving(&self, page: &Page) -> String {
-        let age =
-            |since: Option<&String>| since.map_or("-".to_owned(), |since| age(since, page.now));
+        let age = |since: &Option<String>| {
+            let age = since.as_deref().map(|since| page.age(since));
+            Cell::new(or_dash(age.as_deref()))
+        };
         let row = |moving: &Moving| {
-            let tone = if moving.overdue {
-                Tone::Bad
-            } else {
-                Tone::Moving
+            let overdue = format!("{} (overdue)", moving.reason);
+            let (reason, color) = match &moving.reason {
+                _ if moving.overdue => (&overdue, Color::DarkRed),
+                reason => (reason, Color::DarkCyan),
             };
-            let overdue = if moving.overdue { " (overdue)" } else { "" };
+            let why = page.pasteable(&moving.message);
+            let why = if moving.says_more() { &why } else { "" };
             vec![
                 Cell::new(&moving.node),
-                Cell::toned(tone, &format!("{}{overdue}", moving.reason)),
+                Cell::new(reason).fg(color),
                 Cell::new(moving.goal),
-                Cell::new(age(moving.since.as_ref())),
-                Cell::new(age(moving.updating_since.as_ref())),
+                age(&moving.since),
+                age(&moving.updating_since),
                 Cell::new(moving.way()),
-                Cell::new(if moving.says_more() {
-                    moving.message.as_str()
-                } else {
-                    ""
-                }),
+                Cell::new(why),
             ]
         };
-        let head = [
-            ("NODE", 0),
-            ("REASON", 0),
-            ("STATE TO REACH", 4),
-            ("SINCE", 1),
-            ("UPDATING", 3),
-            ("FROM → TO", 2),
-            ("WHY", 0),
-        ];
-        table(
-            &head,
-            &self.moving.iter().map(row).collect::<Vec<_>>(),
-            page,
-        )
+        let head = "NODE|REASON|STATE TO REACH|SINCE|UPDATING|FROM → TO|WHY";
+        let ranks = [0, 0, 5, 1, 4, 3, 2];
+        let rows = self.moving.iter().map(row).collect();
+        section("MOVING", head, &ranks, rows, page)
     }
 
     fn waiting(&self, page: &Page) -> String {
+        let room = page.columns.map_or(usize::MAX, |all| (all / 2).into());
         let row = |reason: &str, message: &str, nodes: &[String]| {
-            vec![
-                Cell::toned(Tone::Attention, reason),
-                Cell::new(nodes.len().to_string()),
-                Cell::new(message).above(nodes),
-            ]
+            let why = format!("{}\n{}", page.pasteable(message), some(nodes, room));
+            let (reason, count) = (Cell::new(reason).fg(Color::DarkYellow), nodes.len());
+            vec![reason, Cell::new(count), Cell::new(why)]
         };
-        let (mut rows, mut told) = (vec![], BTreeMap::<&str, usize>::new());
-        let mut others = BTreeMap::<&str, Vec<String>>::new();
-        for WaitingNodes {
-            reason,
-            message,
-            nodes,
-        } in &self.waiting
-        {
-            let told = told.entry(reason).or_default();
+        let (mut rows, mut others) = (vec![], BTreeMap::<&str, (usize, Vec<String>)>::new());
+        for group in &self.waiting {
+            let (told, others) = others.entry(&group.reason).or_default();
             *told += 1;
             if *told <= ROWS_OF_REASON {
-                rows.push(row(reason, message, nodes));
+                rows.push(row(&group.reason, &group.message, &group.nodes));
             } else {
-                others.entry(reason).or_default().extend_from_slice(nodes);
+                others.extend_from_slice(&group.nodes);
             }
         }
-        let why = format!(
-            "each for a cause of its own, which {} tells",
-            brupop("why", Some(Argument::Node("")), &self.namespace)
-        );
-        rows.extend(
-            others
-                .iter()
-                .map(|(reason, nodes)| row(reason, &why, nodes)),
-        );
-        let head = [("REASON", 0), ("NODES", 1), ("WHY, AND WHICH", 0)];
-        table(&head, &rows, page)
+        let why = words::why("", &self.namespace);
+        let why = format!("each for a cause of its own, which {why} tells");
+        let others = others.iter().filter(|(_, (_, nodes))| !nodes.is_empty());
+        rows.extend(others.map(|(reason, (_, nodes))| row(reason, &why, nodes)));
+        section(
+            "WAITING",
+            "REASON|NODES|WHY, AND WHICH",
+            &[0, 1, 0],
+            rows,
+            page,
+        )
     }
 
     fn pools(&self, page: &Page) -> String {
@@ -226,69 +176,45 @@ impl Glance {
         let row = |line: &PoolLine| {
             let counts = &line.counts;
             let (updated, nodes) = (counts.updated_nodes, counts.nodes);
-            let bar = parts(
-                POOL_BAR,
-                number(updated),
-                number(counts.updating_nodes),
-                number(nodes),
-            )
-            .concat();
+            let [done, moving, all] = [updated, counts.updating_nodes, nodes].map(number);
+            let bar = bar(POOL_BAR, done, moving, all);
+            let (away, limit) = (counts.unavailable_nodes, counts.unavailable_limit);
             // What its nodes wait for stands above.
-            let told = self
-                .waiting
-                .iter()
-                .any(|group| group.message == line.message);
-            let usual = ["Updating", Reason::NoUpdate.as_str()].contains(&line.reason.as_str());
+            let mut waiting = self.waiting.iter();
+            let is_told = waiting.any(|group| group.message == line.message)
+                || ["Updating", Reason::NoUpdate.as_str()].contains(&line.reason.as_str());
+            let why = page.pasteable(&line.message);
             vec![
                 Cell::new(&line.pool),
                 Cell::new(format!("{bar} {updated} of {nodes}")),
-                Cell::new(counts.updating_nodes.to_string()),
-                Cell::new(counts.pending_nodes.to_string()),
-                Cell::new(counts.blocked_nodes.to_string()),
-                Cell::new(format!(
-                    "{} of {}",
-                    counts.unavailable_nodes, counts.unavailable_limit
-                )),
-                Cell::toned(Tone::Attention, &line.reason),
-                Cell::new(if told || usual {
-                    ""
-                } else {
-                    line.message.as_str()
-                }),
+                Cell::new(counts.updating_nodes),
+                Cell::new(counts.pending_nodes),
+                Cell::new(counts.blocked_nodes),
+                Cell::new(format!("{away} of {limit}")),
+                Cell::new(&line.reason).fg(Color::DarkYellow),
+                Cell::new(if is_told { "" } else { &why }),
             ]
         };
-        let head = [
-            ("POOL", 0),
-            ("UPDATED", 0),
-            ("UPDATING", 3),
-            ("PENDING", 4),
-            ("BLOCKED", 2),
-            ("UNAVAILABLE", 5),
-            ("REASON", 1),
-            ("WHY", 0),
-        ];
-        table(&head, &self.pools.iter().map(row).collect::<Vec<_>>(), page)
+        let head = "POOL|UPDATED|UPDATING|PENDING|BLOCKED|UNAVAILABLE|REASON|WHY";
+        let ranks = [0, 0, 4, 5, 3, 6, 1, 2];
+        let rows = self.pools.iter().map(row).collect();
+        section("POOLS", head, &ranks, rows, page)
     }
 
     fn states(&self, page: &Page) -> String {
         let row = |count: &Count| {
-            vec![
-                Cell::new(or_dash(count.version.as_deref())),
-                Cell::new(or_dash(count.state)),
-                Cell::new(count.nodes.to_string()),
-            ]
+            let (version, state) = (count.version.as_deref(), count.state);
+            [or_dash(version), or_dash(state), &count.nodes.to_string()]
+                .map(Cell::new)
+                .to_vec()
         };
-        let head = [("VERSION", 0), ("STATE", 0), ("NODES", 0)];
-        table(
-            &head,
-            &self.states.iter().map(row).collect::<Vec<_>>(),
-            page,
-        )
+        let rows = self.states.iter().map(row).collect();
+        section("VERSIONS", "VERSION|STATE|NODES", &[0; 3], rows, page)
     }
 }
 
 impl Moving {
-    /// Does its sentence say more than its reason?
+    /// Whether its sentence says more than its reason.
     fn says_more(&self) -> bool {
         let says_all = Reason::of_word(&self.reason).is_some_and(|reason| {
             let is_step = reason.begins_step() && !matches!(reason, Reason::Monitoring(_));
@@ -297,7 +223,7 @@ impl Moving {
         !says_all || self.message.contains("; ")
     }
 
-    /// From which version to which. Once the host runs the new one, nobody knows the old one any more.
+    /// Returns from which version to which it goes. Once the host runs the new one, nobody knows the old one any more.
     fn way(&self) -> String {
         match (self.runs.as_deref(), self.to.as_deref()) {
             (runs, None) => or_dash(runs).to_owned(),
@@ -307,29 +233,12 @@ impl Moving {
     }
 }
 
-/// How many are done, and how many are on their way.
+/// Returns the done, the moving and the empty part of a bar. The counts may come from a status that is not ours.
 fn bar(length: usize, done: usize, moving: usize, all: usize) -> String {
-    let [done, moving, rest] = parts(length, done, moving, all);
-    format!(
-        "{}{}{rest}",
-        Tone::Good.paint(&done),
-        Tone::Moving.paint(&moving)
-    )
-}
-
-/// The done, the moving and the empty part of a bar of this many characters. The counts may come from a status that is not ours.
-fn parts(length: usize, done: usize, moving: usize, all: usize) -> [String; 3] {
     let share = |part: usize| {
-        length
-            .saturating_mul(part)
-            .checked_div(all)
-            .unwrap_or(0)
-            .min(length)
+        let share = length.saturating_mul(part).checked_div(all);
+        share.unwrap_or(0).min(length)
     };
     let (done, begun) = (share(done), share(done.saturating_add(moving)));
-    [
-        "█".repeat(done),
-        "▒".repeat(begun - done),
-        "░".repeat(length - begun),
-    ]
+    "█".repeat(done) + &"▒".repeat(begun - done) + &"░".repeat(length - begun)
 }

@@ -43,7 +43,6 @@ pub(crate) struct Glance {
 
 /// A version that no further node is updated to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct HaltedVersion {
     pub version: String,
     pub variant: String,
@@ -68,7 +67,6 @@ pub(crate) struct PoolLine {
 
 /// Nodes in one state with one version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct Count {
     pub state: Option<&'static str>,
     pub version: Option<String>,
@@ -99,7 +97,6 @@ pub(crate) struct Moving {
 
 /// Nodes that wait for one thing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct WaitingNodes {
     pub reason: String,
     pub nodes: Vec<String>,
@@ -109,7 +106,6 @@ pub(crate) struct WaitingNodes {
 
 /// Nodes that are up to date, and what people have asked of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct LeftByPeople {
     pub message: String,
     pub nodes: Vec<String>,

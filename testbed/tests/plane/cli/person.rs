@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
+use brupop_testbed::binaries::control_plane_binaries;
 use brupop_testbed::operator::{NAMESPACE, built};
 use brupop_testbed::{DEADLINE, Fleet};
 use serde_json::Value as Json;
@@ -37,15 +38,19 @@ impl Person {
         Ok(Self { kubeconfig })
     }
 
-    pub fn command(&self, words: &str) -> Result<Command> {
+    pub async fn command(&self, words: &str) -> Result<Command> {
         let mut command = Command::new(program()?);
         command
             .args(words.split(' '))
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
             .args(["--context", "testbed"]);
-        command.env_clear();
+        // `plan` runs kubectl, which keeps a cache.
+        let home = self.kubeconfig.parent().context("no folder")?;
         command
+            .env_clear()
+            .env("PATH", control_plane_binaries().await?)
+            .env("HOME", home)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -55,7 +60,7 @@ impl Person {
 
     /// What the program prints, and whether it went well; without a terminal there are no colours.
     async fn run(&self, words: &str) -> Result<(bool, String)> {
-        let output = timeout(DEADLINE, self.command(words)?.output())
+        let output = timeout(DEADLINE, self.command(words).await?.output())
             .await
             .context("it does not end")??;
         let said = String::from_utf8([output.stdout, output.stderr].concat())?;
