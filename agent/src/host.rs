@@ -70,9 +70,7 @@ impl Host {
     pub async fn os(&self) -> Result<String, HostError> {
         const CALL: &str = "GET /os";
         match self.exchange(CALL).await? {
-            (StatusCode::OK, body) => {
-                parse_os(&body).map_err(|Nonsense(why)| HostError::Nonsense { call: CALL, why })
-            }
+            (StatusCode::OK, body) => parse_os(&body).map_err(nonsense(CALL)),
             other => Err(unexpected(CALL, &other)),
         }
     }
@@ -86,7 +84,7 @@ impl Host {
         match self.exchange(CALL).await? {
             (StatusCode::OK, body) => UpdateStatus::parse(&body)
                 .map(StatusAnswer::Known)
-                .map_err(|Nonsense(why)| HostError::Nonsense { call: CALL, why }),
+                .map_err(nonsense(CALL)),
             (StatusCode::NOT_FOUND, _) => Ok(StatusAnswer::Unknown),
             (StatusCode::LOCKED, _) => Ok(StatusAnswer::Busy),
             other => Err(unexpected(CALL, &other)),
@@ -154,10 +152,7 @@ async fn exchange(socket: &Path, call: &'static str) -> Result<(StatusCode, Byte
         .header(header::HOST, "localhost")
         .header(header::CONNECTION, "close")
         .body(Empty::<Bytes>::new())
-        .map_err(|_| HostError::Nonsense {
-            call,
-            why: "the request cannot be written".to_owned(),
-        })?;
+        .map_err(|_| nonsense(call)(Nonsense("the request cannot be written".to_owned())))?;
     let response = sender.send_request(request).await.map_err(broken)?;
     let status = response.status();
     let body = Limited::new(response.into_body(), BODY_MAX)
@@ -165,6 +160,10 @@ async fn exchange(socket: &Path, call: &'static str) -> Result<(StatusCode, Byte
         .await
         .map_err(|source| HostError::Broken { call, source })?;
     Ok((status, body.to_bytes()))
+}
+
+fn nonsense(call: &'static str) -> impl Fn(Nonsense) -> HostError {
+    move |Nonsense(why)| HostError::Nonsense { call, why }
 }
 
 fn unexpected(call: &'static str, (status, body): &(StatusCode, Bytes)) -> HostError {

@@ -24,22 +24,17 @@ const LAG: Duration = Duration::from_secs(5);
 /// Our copy of the shadow: the newest one known.
 #[derive(Debug, Default)]
 pub(crate) struct ShadowCopy {
-    current: Seen,
+    pub(crate) current: Seen,
     /// When to read the shadow again, unless the watch brings it before: it lags, or a report was refused because the shadow
     /// had changed. A watch of a cluster whose etcd was restored from a snapshot never catches up.
     pub(crate) reread_at: Option<Instant>,
 }
 
 impl ShadowCopy {
-    /// The newest shadow known.
-    pub(crate) fn current(&self) -> Seen {
-        self.current.clone()
-    }
-
     /// UID and resource version.
     pub(crate) fn version(&self) -> Option<(Option<String>, Option<String>)> {
-        self.current()
-            .map(|shadow| (shadow.uid(), shadow.resource_version()))
+        let shadow = self.current.as_ref()?;
+        Some((shadow.uid(), shadow.resource_version()))
     }
 
     /// Takes what the watch says, unless the answer to a write of ours was newer.
@@ -143,7 +138,8 @@ mod tests {
     }
 
     fn known(copy: &ShadowCopy) -> Option<(String, String)> {
-        copy.current()
+        copy.current
+            .as_ref()
             .map(|shadow| (shadow.uid().unwrap(), shadow.resource_version().unwrap()))
     }
 

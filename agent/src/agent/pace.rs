@@ -7,8 +7,8 @@ use brupop_agent_core::step::HostCall;
 use brupop_runtime::waits::{doubled, jittered, random_part};
 use tokio::time::Instant;
 
-/// An image that waits for its turn makes looks for updates this many times rarer, for each look costs a report.
-const REFRESHES_LEFT_OUT: u32 = 12;
+/// Looks for updates that are left out while an image waits for its turn, for each look costs a report.
+const REFRESHES_LEFT_OUT: u32 = 11;
 /// First and longest wait before a command is repeated for the same spec.
 const REPEAT: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(45));
 /// Longest wait between two downloads of the same version ahead of its turn.
@@ -74,12 +74,8 @@ impl Pace {
 
     /// How long until the next look for updates. It is later by some intervals if an image waits for its turn.
     pub(super) fn until_refresh(&self, interval: Duration, image_waits: bool) -> Duration {
-        let later = if image_waits {
-            interval.saturating_mul(REFRESHES_LEFT_OUT - 1)
-        } else {
-            Duration::ZERO
-        };
-        (self.refresh_at + later).duration_since(Instant::now())
+        let left_out = if image_waits { REFRESHES_LEFT_OUT } else { 0 };
+        (self.refresh_at + interval.saturating_mul(left_out)).duration_since(Instant::now())
     }
 
     /// The host has begun to look for updates.

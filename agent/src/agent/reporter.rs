@@ -52,7 +52,7 @@ impl Reporter {
                 Err(error) => drop(self.failing.failed(&describe(&error))),
             }
         }
-        self.copy.current()
+        self.copy.current.clone()
     }
 
     /// Patches the status.
