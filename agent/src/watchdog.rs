@@ -13,10 +13,11 @@ const PERIOD: Duration = Duration::from_secs(5);
 /// Stack of the thread, which does next to nothing.
 const STACK: usize = 128 << 10;
 
-/// Ends the process once the loop is stuck.
+/// Ends the process once the loop is stuck. `main` is in that loop, and cannot return.
 ///
 /// # Errors
 /// The operating system refuses a thread.
+#[allow(clippy::exit, reason = "the thread that should end it hangs")]
 pub(crate) fn start(heartbeat: Heartbeat) -> io::Result<()> {
     thread::Builder::new()
         .name("watchdog".to_owned())

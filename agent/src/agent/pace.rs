@@ -147,7 +147,8 @@ mod tests {
     use brupop_agent_core::step::Command;
 
     fn is_about(wait: Option<Duration>, seconds: u64) -> bool {
-        wait.is_some_and(|wait| (wait.as_secs_f64() / seconds as f64 - 1.0).abs() <= 0.11)
+        let seconds = Duration::from_secs(seconds);
+        wait.is_some_and(|wait| (seconds.mul_f64(0.89)..=seconds.mul_f64(1.11)).contains(&wait))
     }
 
     #[tokio::test(start_paused = true)]
