@@ -2,19 +2,19 @@
 //!
 //! [`host_session`] speaks to the host and paces what is asked of it, [`reporter`] knows the shadow and reports on it.
 
-mod absence;
 mod calls;
 mod host_session;
-mod refusals;
+mod pace;
+mod reboots;
 mod reporter;
 
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use brupop_agent_core::step::{HostFacts, Step, StepMemory, host_silence, host_trouble, step};
+use brupop_api::BottlerocketShadow;
 use brupop_api::facts::ShadowFacts;
-use brupop_api::{BottlerocketShadow, State, Write};
-use brupop_runtime::Shutdown;
+use brupop_runtime::{Heartbeat, Shutdown};
 use kube::Client;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -22,9 +22,23 @@ use tracing::Instrument as _;
 
 use crate::options::Options;
 use crate::shadow::Seen;
-pub use absence::SocketAbandoned;
 use host_session::{HostSession, now};
 use reporter::Reporter;
+
+/// Why the agent ends by itself.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "nobody has listened on {} for {} s; the process ends, so that a new container mounts the socket again. The kubelet \
+     calls this CrashLoopBackOff until the host's API server is back; it is no fault of the agent",
+    socket.display(),
+    after.as_secs()
+)]
+pub struct SocketAbandoned {
+    /// The socket of Bottlerocket's API.
+    pub socket: PathBuf,
+    /// For how long nobody listened.
+    pub after: Duration,
+}
 
 /// Looks after one host.
 #[derive(Debug)]
@@ -32,19 +46,6 @@ pub struct Agent {
     host: HostSession,
     reporter: Reporter,
     memory: StepMemory,
-}
-
-/// What to wait for before the next turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pause {
-    /// No wait.
-    None,
-    /// This long.
-    For(Duration),
-    /// Until the shadow changes, but no longer than this.
-    ShadowOr(Duration),
-    /// Until the shadow changes.
-    Shadow,
 }
 
 impl Agent {
@@ -65,48 +66,43 @@ impl Agent {
         mut self,
         mut seen: watch::Receiver<Seen>,
         shutdown: Shutdown,
+        heartbeat: &Heartbeat,
     ) -> Result<(), SocketAbandoned> {
-        loop {
-            self.reporter
-                .copy
-                .on_event(seen.borrow_and_update().clone());
-            let turn = async {
+        let living = async {
+            let known = seen.borrow_and_update().clone();
+            self.reporter.copy.on_event(known);
+            loop {
+                heartbeat.beat();
                 let pause = self.turn().await;
-                match self.host.abandoned() {
-                    Some(abandoned) => Err(abandoned),
-                    None => Ok(self.wait(pause, &mut seen).await),
+                self.host.abandoned()?;
+                if !heartbeat.during(self.wait(pause, &mut seen)).await {
+                    return Ok(());
                 }
-            };
-            let alive = tokio::select! {
-                alive = turn => alive?,
-                () = shutdown.requested() => false,
-            };
-            if !alive {
-                return Ok(());
             }
+        };
+        tokio::select! {
+            ended = living => ended,
+            () = shutdown.requested() => Ok(()),
         }
     }
 
-    /// One turn: look, decide, do.
-    async fn turn(&mut self) -> Pause {
-        let Some(shadow) = self.reporter.newest().await else {
-            return Pause::Shadow;
-        };
-        let Some(facts) = facts(&shadow) else {
-            return Pause::Shadow;
+    /// One turn: look, decide, do. Returns how long to wait for the shadow to change.
+    async fn turn(&mut self) -> Duration {
+        let shadow = self.reporter.newest().await;
+        let with_facts = |shadow| Some((shadow, ShadowFacts::of(shadow)?));
+        let Some((shadow, facts)) = shadow.as_deref().and_then(with_facts) else {
+            return self.host.options.refresh_interval;
         };
         let answers = match self.host.observe().await {
             Ok(answers) => answers,
             Err(delay) => {
                 self.reporter.nothing_to_report();
-                let told = self.report_host_failure(&facts, &shadow).await;
-                return told
-                    .filter(|pause| *pause != Pause::None)
-                    .unwrap_or(Pause::ShadowOr(delay));
+                let told = self.report_host_failure(&facts, shadow).await;
+                return told.filter(|pause| !pause.is_zero()).unwrap_or(delay);
             }
         };
         let span = tracing::info_span!("host", version = answers.version);
-        self.act(&answers.facts(), &facts, &shadow)
+        self.act(&answers.facts(), &facts, shadow)
             .instrument(span)
             .await
     }
@@ -116,120 +112,65 @@ impl Agent {
         &mut self,
         host: &HostFacts<'_>,
         facts: &ShadowFacts<'_>,
-        shadow: &Arc<BottlerocketShadow>,
-    ) -> Pause {
+        shadow: &BottlerocketShadow,
+    ) -> Duration {
         self.host.prompt(&mut self.memory, host, facts, shadow);
-        self.host.note_busy(&self.memory, host);
         let (step, memory) = step(host, facts, &self.memory);
+        if let Step::Report(write) = step {
+            let taken = self.reporter.report(&write, shadow).await;
+            if taken.is_ok() {
+                self.memory = memory;
+                self.host.reboots.on_report(&write);
+            }
+            return taken.unwrap_or_else(|pause| pause);
+        }
+        self.reporter.nothing_to_report();
         // Only now: a call that is still to be made, or whose end is not known, may yet fail.
-        if step == Step::Wait && self.host.failures.calls.resolved() {
+        if step == Step::Wait && self.host.resolved() {
             self.memory = memory;
             // Once more: what the shadow says of it may be taken back now.
-            return Pause::None;
+            return Duration::ZERO;
         }
-        if !matches!(step, Step::Report(_)) {
-            self.reporter.nothing_to_report();
-            if let Some(pause) = self.report_host_failure(facts, shadow).await {
-                return pause;
-            }
+        if let Some(pause) = self.report_host_failure(facts, shadow).await {
+            return pause;
         }
-        // A host that refuses a call because it is busy is asked again less and less often.
-        if !matches!(step, Step::Poll | Step::Call(_)) {
-            self.host.stop_polling();
+        if let Step::Call(call) = step {
+            let before = &mut self.memory;
+            return self.host.call(call, host, facts, before, memory).await;
         }
-        self.carry_out(step, memory, host, facts, shadow).await
-    }
-
-    /// Carries out a step. `memory` is what to remember once that is done.
-    async fn carry_out(
-        &mut self,
-        step: Step<'_>,
-        memory: StepMemory,
-        host: &HostFacts<'_>,
-        facts: &ShadowFacts<'_>,
-        shadow: &Arc<BottlerocketShadow>,
-    ) -> Pause {
-        match step {
-            Step::Report(write) => self.report(&write, memory, shadow).await,
-            Step::Call(call) => {
-                let made = self
-                    .host
-                    .call(call, host, facts, self.memory.refresh_due)
-                    .await;
-                if made.may_have_begun {
-                    self.memory = memory;
-                }
-                Pause::ShadowOr(made.wait)
-            }
-            Step::Poll => {
-                self.memory = memory;
-                self.host.forget_lost(&mut self.memory, host);
-                Pause::ShadowOr(self.host.next_poll())
-            }
-            Step::Wait => {
-                self.memory = memory;
-                match facts.spec.state {
-                    State::Idle => Pause::ShadowOr(self.host.idle_for(host)),
-                    // Somebody may deactivate the image.
-                    _ if facts.reports(State::StagedAndPerformedUpdate) => {
-                        Pause::ShadowOr(self.host.options.poll_interval)
-                    }
-                    _ => Pause::Shadow,
-                }
-            }
+        self.memory = memory;
+        if step == Step::Wait {
+            return self.host.until_look(host, facts);
         }
-    }
-
-    /// Reports a step. `memory` is what to remember if the API server takes the report.
-    async fn report(
-        &mut self,
-        write: &Write<'_>,
-        memory: StepMemory,
-        shadow: &Arc<BottlerocketShadow>,
-    ) -> Pause {
-        match self.reporter.report(write, shadow).await {
-            Ok(pause) => {
-                self.memory = memory;
-                self.host.on_report(write, &mut self.memory);
-                pause
-            }
-            Err(pause) => pause,
-        }
+        self.host.forget_lost(&mut self.memory, host);
+        self.host.options.poll_interval
     }
 
     /// Says in the shadow what has been wrong with the host's API for a while, or fails the attempt if that lasts.
     async fn report_host_failure(
         &mut self,
         facts: &ShadowFacts<'_>,
-        shadow: &Arc<BottlerocketShadow>,
-    ) -> Option<Pause> {
+        shadow: &BottlerocketShadow,
+    ) -> Option<Duration> {
         let (problem, reason) = self.host.lasting_failure()?;
         let now = now();
-        let ends = self
-            .host
-            .silence()
-            .and_then(|reason| host_silence(facts, reason, &now));
+        let silent = self.host.is_silent().then_some(facts);
+        let ends = silent.and_then(|facts| host_silence(facts, reason, &now));
         let write = ends.or_else(|| host_trouble(facts, problem, reason, &now))?;
-        let (Ok(pause) | Err(pause)) = self.reporter.report(&write, shadow).await;
-        Some(pause)
+        let taken = self.reporter.report(&write, shadow).await;
+        Some(taken.unwrap_or_else(|pause| pause))
     }
 
-    /// False if there is nothing left to wait for.
-    async fn wait(&mut self, pause: Pause, seen: &mut watch::Receiver<Seen>) -> bool {
-        let until = match pause {
-            Pause::None => return true,
-            Pause::For(pause) => {
-                tokio::time::sleep(pause).await;
-                return true;
-            }
-            Pause::ShadowOr(pause) => Some(Instant::now() + pause),
-            Pause::Shadow => None,
-        };
+    /// Waits until the shadow changes or has to be read again, but no longer than `pause`. False if there is nothing left to
+    /// wait for.
+    async fn wait(&mut self, pause: Duration, seen: &mut watch::Receiver<Seen>) -> bool {
+        let until = Instant::now() + pause;
         let copy = &mut self.reporter.copy;
         let before = copy.version();
         loop {
-            let until = [until, copy.doubtful_from()].into_iter().flatten().min();
+            let until = copy.reread_at.map_or(until, |at| at.min(until));
             tokio::select! {
+                biased;
                 changed = seen.changed() => {
                     if changed.is_err() {
                         return false;
@@ -240,17 +181,8 @@ impl Agent {
                         return true;
                     }
                 }
-                () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => return true,
+                () = sleep_until(until) => return true,
             }
         }
     }
-}
-
-/// A shadow that the API server sent has name, UID and generation.
-fn facts(shadow: &Arc<BottlerocketShadow>) -> Option<ShadowFacts<'_>> {
-    let facts = ShadowFacts::of(shadow);
-    if facts.is_none() {
-        tracing::warn!("the shadow has no UID or no generation, which no API server sends");
-    }
-    facts
 }

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::{Request, StatusCode, header};
-use http_body_util::{BodyExt as _, Empty};
-use hyper::body::{Bytes, Incoming};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
@@ -20,13 +20,11 @@ pub use brupop_agent_core::answer::{UpdateStatus, parse_boot_id};
 pub use error::HostError;
 
 use brupop_agent_core::answer::{Nonsense, parse_os};
-use brupop_agent_core::shorten::Shortened;
 use brupop_agent_core::step::{Command, HostCall};
 
-/// Longest answer that is kept, in bytes, when its long strings are cut. A status document with 40,000 versions has less
-/// than half of it.
-const BODY_MAX: usize = 2 * 1024 * 1024;
-/// Longest sentence of an error that is kept, in bytes.
+/// Longest answer that is read, in bytes. A status document with 40,000 versions has less than a quarter of it.
+const BODY_MAX: usize = 4 << 20;
+/// Longest sentence of an error that is told, in bytes.
 const SENTENCE_MAX: usize = 512;
 
 /// The host's API.
@@ -52,9 +50,7 @@ pub enum StatusAnswer {
 pub enum CommandAnswer {
     /// 204: begun, not done.
     Begun,
-    /// 423: another command runs.
-    Busy,
-    /// It is not done. Holds why.
+    /// It is not done; 423 while another command runs. Holds why.
     Refused(String),
 }
 
@@ -74,9 +70,7 @@ impl Host {
     pub async fn os(&self) -> Result<String, HostError> {
         const CALL: &str = "GET /os";
         match self.exchange(CALL).await? {
-            (StatusCode::OK, body) => {
-                parse_os(&body).map_err(|Nonsense(why)| HostError::Nonsense { call: CALL, why })
-            }
+            (StatusCode::OK, body) => parse_os(&body).map_err(nonsense(CALL)),
             other => Err(unexpected(CALL, &other)),
         }
     }
@@ -90,7 +84,7 @@ impl Host {
         match self.exchange(CALL).await? {
             (StatusCode::OK, body) => UpdateStatus::parse(&body)
                 .map(StatusAnswer::Known)
-                .map_err(|Nonsense(why)| HostError::Nonsense { call: CALL, why }),
+                .map_err(nonsense(CALL)),
             (StatusCode::NOT_FOUND, _) => Ok(StatusAnswer::Unknown),
             (StatusCode::LOCKED, _) => Ok(StatusAnswer::Busy),
             other => Err(unexpected(CALL, &other)),
@@ -112,16 +106,17 @@ impl Host {
         let answer = self.exchange(name).await?;
         match answer.0 {
             StatusCode::NO_CONTENT => Ok(CommandAnswer::Begun),
-            StatusCode::LOCKED => Ok(CommandAnswer::Busy),
-            // There is nothing to do it with, such as no chosen update; not in the present state; or it failed.
-            StatusCode::NOT_FOUND | StatusCode::CONFLICT | StatusCode::INTERNAL_SERVER_ERROR => {
-                Ok(CommandAnswer::Refused(sentence(&answer.1)))
-            }
+            // There is nothing to do it with, such as no chosen update; not in the present state; another command runs; or
+            // it failed.
+            StatusCode::NOT_FOUND
+            | StatusCode::CONFLICT
+            | StatusCode::LOCKED
+            | StatusCode::INTERNAL_SERVER_ERROR => Ok(CommandAnswer::Refused(sentence(&answer.1))),
             _ => Err(unexpected(name, &answer)),
         }
     }
 
-    async fn exchange(&self, call: &'static str) -> Result<(StatusCode, Vec<u8>), HostError> {
+    async fn exchange(&self, call: &'static str) -> Result<(StatusCode, Bytes), HostError> {
         tokio::time::timeout(self.timeout, exchange(&self.socket, call))
             .await
             .map_err(|_| HostError::TimedOut {
@@ -133,14 +128,17 @@ impl Host {
 
 /// Makes one call, named by its method and path, on a connection of its own, so that none is left half open. An API server that
 /// is restarted is not reached: the container's mount stays with the old socket until the container is replaced.
-async fn exchange(socket: &Path, call: &'static str) -> Result<(StatusCode, Vec<u8>), HostError> {
+async fn exchange(socket: &Path, call: &'static str) -> Result<(StatusCode, Bytes), HostError> {
     let stream = UnixStream::connect(socket)
         .await
         .map_err(|source| HostError::Unreachable {
             socket: socket.to_owned(),
             source,
         })?;
-    let broken = |source| HostError::Broken { call, source };
+    let broken = |source: hyper::Error| HostError::Broken {
+        call,
+        source: source.into(),
+    };
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(broken)?;
@@ -154,55 +152,21 @@ async fn exchange(socket: &Path, call: &'static str) -> Result<(StatusCode, Vec<
         .header(header::HOST, "localhost")
         .header(header::CONNECTION, "close")
         .body(Empty::<Bytes>::new())
-        .map_err(|_| HostError::Nonsense {
-            call,
-            why: "the request cannot be written".to_owned(),
-        })?;
+        .map_err(|_| nonsense(call)(Nonsense("the request cannot be written".to_owned())))?;
     let response = sender.send_request(request).await.map_err(broken)?;
     let status = response.status();
-    let body = if status == StatusCode::OK {
-        document(call, response.into_body()).await?
-    } else {
-        beginning(call, response.into_body()).await?
-    };
-    Ok((status, body))
+    let body = Limited::new(response.into_body(), BODY_MAX)
+        .collect()
+        .await
+        .map_err(|source| HostError::Broken { call, source })?;
+    Ok((status, body.to_bytes()))
 }
 
-/// A JSON document. Its long strings are cut, for what a command wrote to stderr must not make the rest unreadable.
-async fn document(call: &'static str, mut body: Incoming) -> Result<Vec<u8>, HostError> {
-    let mut document = Shortened::default();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|source| HostError::Broken { call, source })?;
-        document.push(frame.data_ref().map_or(&[], |data| &data[..]));
-        if document.kept_bytes() > BODY_MAX {
-            return Err(HostError::TooLong {
-                call,
-                limit: BODY_MAX,
-            });
-        }
-    }
-    Ok(document.into_text())
+fn nonsense(call: &'static str) -> impl Fn(Nonsense) -> HostError {
+    move |Nonsense(why)| HostError::Nonsense { call, why }
 }
 
-/// As much of a text as a sentence may have.
-async fn beginning(call: &'static str, mut body: Incoming) -> Result<Vec<u8>, HostError> {
-    let mut beginning = Vec::new();
-    while beginning.len() < SENTENCE_MAX
-        && let Some(frame) = body.frame().await
-    {
-        let frame = frame.map_err(|source| HostError::Broken { call, source })?;
-        beginning.extend(
-            frame
-                .data_ref()
-                .into_iter()
-                .flatten()
-                .take(SENTENCE_MAX - beginning.len()),
-        );
-    }
-    Ok(beginning)
-}
-
-fn unexpected(call: &'static str, (status, body): &(StatusCode, Vec<u8>)) -> HostError {
+fn unexpected(call: &'static str, (status, body): &(StatusCode, Bytes)) -> HostError {
     HostError::Unexpected {
         call,
         status: status.as_u16(),

@@ -6,9 +6,8 @@
 pub mod agent;
 pub mod host;
 pub mod identity;
-pub mod liveness;
 pub mod options;
-mod pace;
 pub mod process;
 mod retry;
 pub mod shadow;
+mod watchdog;

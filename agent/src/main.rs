@@ -1,6 +1,6 @@
 //! Agent on each Bottlerocket node: looks after the updates of its host.
 
-use brupop_agent::{liveness, options::Options, process};
+use brupop_agent::{options::Options, process};
 use brupop_runtime::{Program, environment};
 use clap::Parser as _;
 use std::process::ExitCode;
@@ -9,15 +9,6 @@ use std::process::ExitCode;
 async fn main() -> ExitCode {
     brupop_runtime::install_crypto_provider();
     let options = Options::parse();
-    if options.probe {
-        return match liveness::probe(options.pod_name.as_deref().unwrap_or_default()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{error}");
-                ExitCode::FAILURE
-            }
-        };
-    }
     if let Err(code) = environment::prepare(Program::Agent, std::io::stdout) {
         return code;
     }

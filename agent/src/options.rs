@@ -36,11 +36,11 @@ pub struct Options {
     /// Longest wait before the first look for updates
     #[arg(long, env = "START_JITTER", hide = true, default_value = "30s", value_parser = between::<0, DAY>)]
     pub start_jitter: Duration,
-    /// Longest wait between two looks at a running command
+    /// How often to look at the host while an attempt or a command runs
     #[arg(long, env = "POLL_INTERVAL", hide = true, default_value = "2s", value_parser = between::<10, MINUTE>)]
     pub poll_interval: Duration,
     /// How long to wait for an answer of Bottlerocket's API
-    #[arg(long, env = "HOST_TIMEOUT", hide = true, default_value = "10s", value_parser = between::<100, MINUTE>)]
+    #[arg(long, env = "HOST_TIMEOUT", hide = true, default_value = "10s", value_parser = between::<100, HOST_TIMEOUT_MAX>)]
     pub host_timeout: Duration,
     /// How often to ask again for a reboot that does not happen
     #[arg(long, env = "REBOOT_REPEAT_INTERVAL", hide = true, default_value = "1m", value_parser = between::<1_000, DAY>)]
@@ -59,14 +59,10 @@ pub struct Options {
         action = clap::ArgAction::Set
     )]
     pub prefetch: bool,
-    /// Name of this pod; without it, probes are not answered
-    #[arg(long, env = "POD_NAME", hide = true)]
-    pub pod_name: Option<String>,
-    /// Ask the agent that runs in this container whether it is alive, and end
-    #[arg(long)]
-    pub probe: bool,
 }
 
+/// In milliseconds. A turn asks the host three times, and must end before the watchdog's minute.
+const HOST_TIMEOUT_MAX: u64 = 10_000;
 /// In milliseconds.
 const MINUTE: u64 = 60_000;
 /// In milliseconds.
@@ -150,7 +146,7 @@ mod tests {
             ("--refresh-interval=0s", "between 1s and 24h"),
             ("--refresh-interval=25h", "between 1s and 24h"),
             ("--poll-interval=2m", "between 10ms and 1m"),
-            ("--host-timeout=", "such as 500ms"),
+            ("--host-timeout=11s", "between 100ms and 10s"),
         ] {
             let sentence = parse(&[bad]).unwrap_err().to_string();
             let variable = bad

@@ -4,7 +4,7 @@ use brupop_api::identity::PodIdentity;
 use brupop_api::names::shadow_name;
 use brupop_runtime::client::ClientError;
 use brupop_runtime::errors::describe;
-use brupop_runtime::{ClusterConfig, Shutdown};
+use brupop_runtime::{ClusterConfig, Heartbeat, Shutdown};
 use kube::Client;
 use tokio::sync::watch;
 use tracing::Instrument as _;
@@ -13,7 +13,7 @@ use crate::agent::{Agent, SocketAbandoned};
 use crate::identity::{WhoError, who_am_i};
 use crate::options::Options;
 use crate::retry::Retry;
-use crate::{liveness, shadow};
+use crate::{shadow, watchdog};
 
 /// Why the agent cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +27,9 @@ pub enum ProcessError {
     /// Signals cannot be handled.
     #[error("cannot handle signals")]
     Signals(#[source] std::io::Error),
+    /// There is no watchdog.
+    #[error("cannot start the watchdog")]
+    Watchdog(#[source] std::io::Error),
     /// The host's API is not to be reached from this container.
     #[error(transparent)]
     Abandoned(#[from] SocketAbandoned),
@@ -39,16 +42,10 @@ pub enum ProcessError {
 pub async fn run(options: Options) -> Result<(), ProcessError> {
     let cluster = ClusterConfig::of_pod("brupop-agent")?;
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
-    match options.pod_name.as_deref().map(liveness::answer_probes) {
-        Some(Ok(answers)) => drop(tokio::spawn(answers)),
-        Some(Err(error)) => {
-            tracing::warn!(%error, "probes are not answered, so an agent that hangs is not restarted");
-        }
-        None => {}
-    }
     let client = cluster.client()?;
-    let Some(me) = identify(&client, &shutdown).await? else {
-        return Ok(());
+    let me = tokio::select! {
+        me = identify(&client) => me?,
+        () = shutdown.requested() => return Ok(()),
     };
     let span = tracing::info_span!("agent", node = me.node_name);
     tracing::info!(parent: &span, pod = me.pod_name, agent = env!("CARGO_PKG_VERSION"), "agent started");
@@ -61,32 +58,26 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
         sender,
     );
     tokio::spawn(watching.instrument(span.clone()));
+    let heartbeat = Heartbeat::new(watchdog::LONGEST_TURN);
+    watchdog::start(heartbeat.clone()).map_err(ProcessError::Watchdog)?;
     let agent = Agent::new(options, client, cluster.namespace(), &me.node_name);
-    Ok(agent.live(seen, shutdown).instrument(span).await?)
+    let living = agent.live(seen, shutdown, &heartbeat);
+    Ok(living.instrument(span).await?)
 }
 
-/// Asks until the API server answers; `None` if the process is to end before.
-async fn identify(
-    client: &Client,
-    shutdown: &Shutdown,
-) -> Result<Option<PodIdentity>, ProcessError> {
+/// Asks until the API server answers.
+async fn identify(client: &Client) -> Result<PodIdentity, ProcessError> {
     let mut question = Retry::new("asking the API server which node the agent's token belongs to");
     loop {
-        let asked = tokio::select! {
-            asked = who_am_i(client.clone()) => asked,
-            () = shutdown.requested() => return Ok(None),
-        };
-        let delay = match asked {
+        match who_am_i(client.clone()).await {
             Ok(me) => {
                 question.resolved();
-                return Ok(Some(me));
+                return Ok(me);
             }
-            Err(error) if error.is_temporary() => question.failed(&describe(&error)),
+            Err(error) if error.is_temporary() => {
+                tokio::time::sleep(question.failed(&describe(&error))).await;
+            }
             Err(error) => return Err(ProcessError::Who(error)),
-        };
-        tokio::select! {
-            () = tokio::time::sleep(delay) => {}
-            () = shutdown.requested() => return Ok(None),
         }
     }
 }

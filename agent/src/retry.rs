@@ -16,6 +16,7 @@ pub(crate) const LASTING: Duration = Duration::from_secs(30);
 pub(crate) struct Retry {
     what: &'static str,
     log: FailureLog,
+    reason: String,
     since: Instant,
     times: u32,
 }
@@ -26,87 +27,65 @@ impl Retry {
         Self {
             what,
             log: FailureLog::default(),
+            reason: String::new(),
             since: Instant::now(),
             times: 0,
         }
     }
 
-    /// It failed, for this reason. Returns how long to wait before the next try.
+    /// It failed, for this reason. Returns how long to wait before the next try. A single failure may be a mere race, and is
+    /// no warning.
     pub(crate) fn failed(&mut self, reason: &str) -> Duration {
         if self.times == 0 {
             self.since = Instant::now();
         }
-        if self.log.is_new(reason) {
+        reason.clone_into(&mut self.reason);
+        let wait = doubled(DELAY_MIN, self.times, DELAY_MAX);
+        self.times = self.times.saturating_add(1);
+        if self.times > 1 && self.log.is_new(reason) {
             tracing::warn!(
                 reason,
                 "{} fails; the agent tries again, and logs each reason once",
                 self.what
             );
         } else {
-            tracing::debug!(reason, times = self.times, "{} fails again", self.what);
+            tracing::debug!(reason, times = self.times, "{} fails", self.what);
         }
-        self.times = self.times.saturating_add(1);
-        jittered(delay(self.times), 0.2)
+        jittered(wait, 0.2)
     }
 
     /// It works. Returns whether it had failed.
     pub(crate) fn resolved(&mut self) -> bool {
         let times = std::mem::take(&mut self.times);
-        let resolved = self.log.resolved();
-        if resolved {
+        if self.log.resolved() {
             let seconds = self.since.elapsed().as_secs();
             tracing::info!(times, seconds, "{} works again", self.what);
         }
-        resolved
-    }
-
-    /// It failed the last time that it was tried.
-    pub(crate) fn is_failing(&self) -> bool {
-        self.times > 0
-    }
-
-    /// The reason, if it has failed for a good while.
-    pub(crate) fn lasting(&self) -> Option<&str> {
-        self.failing_for(LASTING)
+        times > 0
     }
 
     /// The reason, if it has failed for so long.
     pub(crate) fn failing_for(&self, duration: Duration) -> Option<&str> {
-        self.log
-            .reason()
-            .filter(|_| self.since.elapsed() >= duration)
+        (self.times > 0 && self.since.elapsed() >= duration).then_some(&*self.reason)
     }
-}
-
-/// Before the next try, after this many failures.
-fn delay(times: u32) -> Duration {
-    doubled(DELAY_MIN, times.saturating_sub(1), DELAY_MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn delays_double_up_to_a_limit() {
-        let delays: Vec<u128> = [1, 2, 3, 4, 7, 8, u32::MAX]
-            .map(delay)
-            .iter()
-            .map(Duration::as_millis)
-            .collect();
-        assert_eq!(delays, [500, 1000, 2000, 4000, 30_000, 30_000, 30_000]);
-    }
-
     #[tokio::test(start_paused = true)]
-    async fn only_a_failure_that_lasts_is_told() {
+    async fn a_failure_is_told_once_it_lasts() {
         let mut retry = Retry::new("the test");
-        retry.failed("no");
-        assert_eq!(retry.lasting(), None);
+        let first = retry.failed("no");
+        assert!(first < DELAY_MIN.mul_f64(1.21), "{first:?}");
+        assert_eq!(retry.failing_for(LASTING), None);
         tokio::time::advance(LASTING).await;
-        assert_eq!(retry.lasting(), Some("no"));
-        retry.failed("still no");
-        assert_eq!(retry.lasting(), Some("still no"));
-        retry.resolved();
-        assert_eq!(retry.lasting(), None);
+        for _ in 0..10 {
+            assert!(retry.failed("still no") < DELAY_MAX.mul_f64(1.21));
+        }
+        assert_eq!(retry.failing_for(LASTING), Some("still no"));
+        assert!(retry.resolved() && !retry.resolved());
+        assert_eq!(retry.failing_for(LASTING), None);
     }
 }

@@ -24,22 +24,17 @@ const LAG: Duration = Duration::from_secs(5);
 /// Our copy of the shadow: the newest one known.
 #[derive(Debug, Default)]
 pub(crate) struct ShadowCopy {
-    current: Seen,
-    /// Since when the last that the watch has shown is older. A watch that lags catches up; one of a cluster whose etcd was
-    /// restored from a snapshot never does.
-    outrun: Option<Instant>,
+    pub(crate) current: Seen,
+    /// When to read the shadow again, unless the watch brings it before: it lags, or a report was refused because the shadow
+    /// had changed. A watch of a cluster whose etcd was restored from a snapshot never catches up.
+    pub(crate) reread_at: Option<Instant>,
 }
 
 impl ShadowCopy {
-    /// The newest shadow known.
-    pub(crate) fn current(&self) -> Seen {
-        self.current.clone()
-    }
-
     /// UID and resource version.
     pub(crate) fn version(&self) -> Option<(Option<String>, Option<String>)> {
-        self.current()
-            .map(|shadow| (shadow.uid(), shadow.resource_version()))
+        let shadow = self.current.as_ref()?;
+        Some((shadow.uid(), shadow.resource_version()))
     }
 
     /// Takes what the watch says, unless the answer to a write of ours was newer.
@@ -48,10 +43,10 @@ impl ShadowCopy {
             && ours.metadata.uid == theirs.metadata.uid
             && revision(ours) > revision(theirs)
         {
-            self.outrun.get_or_insert_with(Instant::now);
+            self.reread_at.get_or_insert_with(|| Instant::now() + LAG);
             return;
         }
-        self.outrun = None;
+        self.reread_at = None;
         self.current = seen;
     }
 
@@ -61,19 +56,23 @@ impl ShadowCopy {
         if let Some(current) = &self.current
             && current.metadata.uid == answer.metadata.uid
         {
-            self.outrun = None;
+            self.reread_at = None;
             self.current = Some(Arc::new(answer));
         }
     }
 
-    /// The shadow is about to be read again. If there is no answer, that is tried once more, but not at once.
-    pub(crate) fn doubt_later(&mut self) {
-        self.outrun = self.outrun.map(|_| Instant::now());
+    /// A report was refused because the shadow had changed.
+    pub(crate) fn reread_after(&mut self, wait: Duration) {
+        self.reread_at = self.current.as_ref().map(|_| Instant::now() + wait);
     }
 
-    /// When the shadow has to be read again, because the watch does not show what is known.
-    pub(crate) fn doubtful_from(&self) -> Option<Instant> {
-        self.outrun.map(|since| since + LAG)
+    /// Whether to read the shadow now. If there is no answer, that is tried once more, but not at once.
+    pub(crate) fn must_reread(&mut self) -> bool {
+        let must = self.reread_at.is_some_and(|at| at <= Instant::now());
+        if must {
+            self.reread_after(LAG);
+        }
+        must
     }
 }
 
@@ -93,27 +92,13 @@ pub async fn watch(client: Client, namespace: String, name: String, sender: watc
             event = events.next() => event,
             () = sender.closed() => return,
         };
-        let found = match event {
+        let seen = match event {
             None => return,
             Some(Err(error)) => {
                 failing.failed(&describe(&error));
                 continue;
             }
-            Some(Ok(found)) => found,
-        };
-        let seen = match found.map(|shadow| shadow.body) {
-            Some(Ok(shadow)) => {
-                failing.resolved();
-                absent = false;
-                Some(Arc::new(shadow))
-            }
-            Some(Err(why)) => {
-                failing.failed(&format!(
-                    "{name} cannot be read as a BottlerocketShadow v2: {why}"
-                ));
-                None
-            }
-            None => {
+            Some(Ok(None)) => {
                 failing.resolved();
                 if !std::mem::replace(&mut absent, true) {
                     tracing::info!(
@@ -121,6 +106,18 @@ pub async fn watch(client: Client, namespace: String, name: String, sender: watc
                         "there is no shadow yet; the reconciler makes it"
                     );
                 }
+                None
+            }
+            Some(Ok(Some(Item {
+                body: Ok(shadow), ..
+            }))) => {
+                failing.resolved();
+                absent = false;
+                Some(Arc::new(shadow))
+            }
+            Some(Ok(Some(Item { body: Err(why), .. }))) => {
+                let reason = format!("{name} cannot be read as a BottlerocketShadow v2: {why}");
+                failing.failed(&reason);
                 None
             }
         };
@@ -141,7 +138,8 @@ mod tests {
     }
 
     fn known(copy: &ShadowCopy) -> Option<(String, String)> {
-        copy.current()
+        copy.current
+            .as_ref()
             .map(|shadow| (shadow.uid().unwrap(), shadow.resource_version().unwrap()))
     }
 
@@ -163,9 +161,9 @@ mod tests {
             Some(("a".into(), "11".into())),
             "an older event"
         );
-        assert!(copy.doubtful_from().is_some());
+        assert!(copy.reread_at.is_some());
         copy.on_event(Some(Arc::new(shadow("a", "11"))));
-        assert_eq!(copy.doubtful_from(), None, "the watch lagged");
+        assert_eq!(copy.reread_at, None, "the watch lagged");
         copy.on_answer(shadow("a", "10"));
         assert_eq!(
             known(&copy),

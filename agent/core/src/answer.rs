@@ -3,17 +3,12 @@
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
-use std::fmt;
-
 use brupop_api::crds::{VERSION_MAX, is_boot_id};
 use brupop_api::item::Unreadable;
 use brupop_api::printable::printable;
 use jiff::Timestamp;
 use semver::Version;
 use serde::Deserialize;
-use serde::de::{Deserializer, SeqAccess, Visitor};
-use serde_json::value::RawValue;
 
 use crate::step::{Command, LastCommand, UpdateFacts, UpdateState};
 
@@ -49,10 +44,9 @@ struct OsDocument {
 }
 
 #[derive(Deserialize)]
-struct StatusDocument<'a> {
+struct StatusDocument {
     update_state: UpdateState,
-    #[serde(borrow, default)]
-    available_updates: Option<&'a RawValue>,
+    available_updates: Option<Vec<String>>,
     chosen_update: Option<Image>,
     staging_partition: Option<Partition>,
     most_recent_command: Option<CommandDocument>,
@@ -92,12 +86,12 @@ impl UpdateStatus {
     /// # Errors
     /// It makes no sense: says why.
     pub fn parse(body: &[u8]) -> Result<Self, Nonsense> {
-        let document: StatusDocument<'_> = read(body)?;
+        let document: StatusDocument = read(body)?;
         let image = |image: Option<Image>| image.map(|image| version(image.version)).transpose();
         Ok(Self {
             state: document.update_state,
             chosen: image(document.chosen_update)?,
-            newest: document.available_updates.and_then(newest),
+            newest: newest(&document.available_updates.unwrap_or_default()),
             staged_version: image(
                 document
                     .staging_partition
@@ -159,37 +153,9 @@ fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Nonsense> {
 }
 
 /// The newest of a list of versions. What is no version is passed over, for nothing but a message rests on it.
-fn newest(available: &RawValue) -> Option<String> {
-    let Newest(newest) = serde_json::from_str(available.get()).ok()?;
-    newest.map(|newest| newest.to_string())
-}
-
-/// Of a list of versions, which may have many thousands, it keeps one at a time.
-struct Newest(Option<Version>);
-
-impl<'de> Deserialize<'de> for Newest {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct List;
-
-        impl<'de> Visitor<'de> for List {
-            type Value = Newest;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list of versions")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Newest, A::Error> {
-                let mut newest = None;
-                while let Some(item) = list.next_element::<&RawValue>()? {
-                    let text: Option<Cow<'_, str>> = serde_json::from_str(item.get()).ok();
-                    newest = newest.max(text.and_then(|text| short_version(&text)));
-                }
-                Ok(Newest(newest))
-            }
-        }
-
-        deserializer.deserialize_seq(List)
-    }
+fn newest(available: &[String]) -> Option<String> {
+    let versions = available.iter().filter_map(|text| short_version(text));
+    versions.max().map(|newest| newest.to_string())
 }
 
 fn short_version(text: &str) -> Option<Version> {
@@ -200,9 +166,10 @@ fn short_version(text: &str) -> Option<Version> {
 
 /// A version that the shadow's schema takes.
 fn version(text: String) -> Result<String, Nonsense> {
-    match Version::parse(&text) {
-        Ok(_) if text.len() <= VERSION_MAX => Ok(text),
-        _ => Err(Nonsense(format!("{} is not a version", quote(&text)))),
+    if short_version(&text).is_some() {
+        Ok(text)
+    } else {
+        Err(Nonsense(format!("{} is not a version", quote(&text))))
     }
 }
 

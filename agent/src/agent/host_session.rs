@@ -1,20 +1,28 @@
-//! The host as it is looked at turn by turn, and what is known of our requests to it.
+//! The host as it is looked at turn by turn, and what it refuses or does not answer.
 
 use std::time::Duration;
 
-use brupop_agent_core::step::{HostFacts, Prefetch, StepMemory, Updates};
+use brupop_agent_core::step::{Command, HostFacts, Prefetch, StepMemory, Updates};
 use brupop_api::conditions::{ConditionStatus, PROGRESSING, REASONS_AGAINST_PREFETCH};
 use brupop_api::facts::ShadowFacts;
-use brupop_api::{BottlerocketShadow, Field, Problem, State, Value, Write};
+use brupop_api::{BottlerocketShadow, Problem, State};
 use jiff::{Timestamp, Unit};
+use tokio::time::Instant;
 
 use super::SocketAbandoned;
-use super::absence::Absence;
-use super::refusals::HostRefusals;
+use super::pace::Pace;
+use super::reboots::Reboots;
 use crate::host::{Host, HostError, StatusAnswer, parse_boot_id};
 use crate::options::Options;
-use crate::pace::Pace;
 use crate::retry::{LASTING, Retry};
+
+/// When nobody has listened on the socket for so long, the process ends.
+///
+/// The container's mount is of the socket file, not of its folder. An API server that is restarted makes a new file, and
+/// the mount stays with the old one, on which nobody listens any more. Only a new container gets a new mount, and the kubelet
+/// makes one when the process has ended. Nothing is lost: all state is in the cluster and on the host. A host that has no
+/// API server at all brings the pod into `CrashLoopBackOff`, so that it is not Ready for most of the time.
+const ABSENT_FOR_GOOD: Duration = Duration::from_mins(1);
 
 /// Speaks to the host, and paces what is asked of it.
 #[derive(Debug)]
@@ -24,22 +32,17 @@ pub(super) struct HostSession {
     /// Boot id, and the version that runs in this boot.
     running: Option<(String, String)>,
     pub(super) pace: Pace,
-    pub(super) refusals: HostRefusals,
-    absence: Absence,
-    pub(super) failures: HostFailures,
-}
-
-/// What the host does not do.
-#[derive(Debug)]
-pub(super) struct HostFailures {
-    /// Questions that got no usable answer.
-    questions: Retry,
-    /// Calls that were refused or not answered.
-    pub(super) calls: Retry,
+    pub(super) reboots: Reboots,
+    /// Since when nobody listens on the socket.
+    absent_since: Option<Instant>,
+    /// Since when each activate of a whole image has failed.
+    activate_fails_since: Option<Instant>,
+    /// What the host refuses or does not answer.
+    pub(super) failing: Retry,
     /// What that is, in one word.
-    pub(super) call_problem: Problem,
-    /// Downloads ahead of the turn that were refused or not answered.
-    pub(super) prefetches: Retry,
+    pub(super) problem: Problem,
+    /// The last call failed. Answers to questions do not resolve that.
+    pub(super) call_failed: bool,
 }
 
 /// The host's answers in one turn.
@@ -71,14 +74,12 @@ impl HostSession {
             host: Host::new(&options.socket, options.host_timeout),
             running: None,
             pace: Pace::new(options.start_jitter),
-            refusals: HostRefusals::default(),
-            absence: Absence::default(),
-            failures: HostFailures {
-                questions: Retry::new("Bottlerocket's API"),
-                calls: Retry::new("the call of an action in Bottlerocket's API"),
-                call_problem: Problem::HostUnreachable,
-                prefetches: Retry::new("the download before the node's turn"),
-            },
+            reboots: Reboots::default(),
+            absent_since: None,
+            activate_fails_since: None,
+            failing: Retry::new("Bottlerocket's API"),
+            problem: Problem::HostUnreachable,
+            call_failed: false,
             options,
         }
     }
@@ -88,17 +89,24 @@ impl HostSession {
     /// # Errors
     /// How long to wait before the next look, if it gives no usable answer.
     pub(super) async fn observe(&mut self) -> Result<HostAnswers, Duration> {
-        match self.questions().await {
-            Ok(answers) => {
-                self.absence.on_answer();
-                self.failures.questions.resolved();
-                Ok(answers)
+        let answers = self.questions().await;
+        match &answers {
+            Err(error) if error.is_absence() => {
+                self.absent_since.get_or_insert_with(Instant::now);
             }
-            Err(error) => {
-                self.absence.on_failure(&error);
-                Err(self.failures.questions.failed(&error.to_string()))
-            }
+            _ => self.absent_since = None,
         }
+        let answers = answers.map_err(|error| {
+            self.problem = Problem::HostUnreachable;
+            self.failing.failed(&error.to_string())
+        })?;
+        let busy = answers.status == StatusAnswer::Busy;
+        self.pace.looked(busy);
+        // A busy host refuses others only until its command ends; and a call that was not answered has begun then.
+        if busy || !self.call_failed {
+            self.resolved();
+        }
+        Ok(answers)
     }
 
     async fn questions(&mut self) -> Result<HostAnswers, HostError> {
@@ -124,40 +132,35 @@ impl HostSession {
         })
     }
 
-    /// The error with which to end, once nobody has listened on the socket for too long.
-    pub(super) fn abandoned(&self) -> Option<SocketAbandoned> {
-        self.absence.abandoned(&self.options.socket)
+    /// Notes that the host does what it is asked. Returns whether it did not before.
+    pub(super) fn resolved(&mut self) -> bool {
+        self.call_failed = false;
+        self.failing.resolved()
+    }
+
+    /// Fails once nobody has listened on the socket for too long.
+    ///
+    /// # Errors
+    /// The error with which to end.
+    pub(super) fn abandoned(&self) -> Result<(), SocketAbandoned> {
+        let after = self.absent_since.map_or(Duration::ZERO, |it| it.elapsed());
+        if after < ABSENT_FOR_GOOD {
+            return Ok(());
+        }
+        let socket = self.options.socket.clone();
+        Err(SocketAbandoned { socket, after })
     }
 
     /// What has been wrong with the host's API for a while.
     pub(super) fn lasting_failure(&self) -> Option<(Problem, &str)> {
-        let HostFailures {
-            questions,
-            calls,
-            call_problem,
-            ..
-        } = &self.failures;
-        let unreachable = questions
-            .lasting()
-            .map(|reason| (Problem::HostUnreachable, reason));
-        unreachable.or_else(|| calls.lasting().map(|reason| (*call_problem, reason)))
+        let reason = self.failing.failing_for(LASTING)?;
+        Some((self.problem, reason))
     }
 
-    /// Why the host's API has not answered, if that has been so for long enough to end an attempt.
-    pub(super) fn silence(&self) -> Option<&str> {
-        let HostFailures {
-            questions,
-            calls,
-            call_problem,
-            ..
-        } = &self.failures;
+    /// Whether the host's API has not answered for long enough to end an attempt.
+    pub(super) fn is_silent(&self) -> bool {
         let deadline = self.options.refused_deadline.max(LASTING);
-        let silent_calls = || {
-            calls
-                .failing_for(deadline)
-                .filter(|_| *call_problem == Problem::HostUnreachable)
-        };
-        questions.failing_for(deadline).or_else(silent_calls)
+        self.problem == Problem::HostUnreachable && self.failing.failing_for(deadline).is_some()
     }
 
     /// Brings into the step's memory what timers and earlier turns know.
@@ -169,28 +172,30 @@ impl HostSession {
         shadow: &BottlerocketShadow,
     ) {
         let attempt = facts.spec.attempt;
-        self.refusals.begin_attempt(attempt);
-        self.refusals
-            .on_activates(attempt.is_some() && memory.activate_failed == attempt);
-        let busy = host.updates == Updates::Busy;
-        self.pace.command.seen(busy);
-        if busy {
-            self.refusals.on_busy();
-        }
+        self.reboots.begin_attempt(attempt);
+        self.activate_fails_since = (attempt.is_some() && memory.activate_failed == attempt)
+            .then(|| self.activate_fails_since.unwrap_or_else(Instant::now));
         let deadline = self.options.refused_deadline;
+        let fails = |since: Instant| since.elapsed() >= deadline;
+        let refused = self.failing.failing_for(deadline).map(|_| self.problem);
         memory.refused = match facts.spec.state {
-            State::StagedAndPerformedUpdate => self.refusals.command_for_good(deadline),
-            State::RebootedIntoUpdate => self.refusals.reboot_for_good(deadline),
+            State::StagedAndPerformedUpdate => {
+                refused.is_some_and(|problem| problem != Problem::HostUnreachable)
+                    || self.activate_fails_since.is_some_and(fails)
+            }
+            State::RebootedIntoUpdate => {
+                refused == Some(Problem::RebootRefused) && self.reboots.may_be_given_up()
+            }
             State::Idle | State::ErrorReset | State::MonitoringUpdate => false,
         };
-        memory.host_api_fails = self.failures.calls.is_failing();
-        memory.reboot_may_come = self.refusals.reboot_may_come();
-        memory.busy_for_long = self.pace.command.is_long();
-        memory.refresh_due |= self.pace.refresh_is_due();
+        memory.host_api_fails = self.call_failed;
+        memory.reboot_may_come = self.reboots.may_come();
+        memory.busy_for_long = self.pace.is_busy_for_long();
+        memory.refresh_due = self.until_refresh(facts).is_zero();
         memory.prefetch = match chosen(host) {
             _ if !self.options.prefetch => Prefetch::Off,
             Some(chosen)
-                if self.pace.prefetches.wait(chosen).is_none() && waits_for_its_turn(shadow) =>
+                if self.pace.until_prefetch(chosen).is_none() && waits_for_its_turn(shadow) =>
             {
                 Prefetch::Due
             }
@@ -198,39 +203,40 @@ impl HostSession {
         };
     }
 
-    /// How long until something is due on an idle host.
-    pub(super) fn idle_for(&self, host: &HostFacts<'_>) -> Duration {
+    fn until_refresh(&self, facts: &ShadowFacts<'_>) -> Duration {
+        let staged = facts.status.staged;
+        let image_waits = staged.is_some_and(|staged| staged.prefetched);
         self.pace
-            .idle_for(chosen(host).filter(|_| self.options.prefetch))
+            .until_refresh(self.options.refresh_interval, image_waits)
     }
 
-    /// How long to wait until the next look at a command that runs.
-    pub(super) fn next_poll(&mut self) -> Duration {
-        self.pace.polls.next(self.options.poll_interval)
+    /// How long to wait until the next look, if nothing else happens.
+    pub(super) fn until_look(&self, host: &HostFacts<'_>, facts: &ShadowFacts<'_>) -> Duration {
+        if facts.is_in_update() {
+            return self.options.poll_interval;
+        }
+        if facts.spec.state != State::Idle {
+            return self.options.refresh_interval;
+        }
+        let prefetch = chosen(host)
+            .filter(|_| self.options.prefetch)
+            .and_then(|version| self.pace.until_prefetch(version));
+        let refresh = self.until_refresh(facts);
+        prefetch.map_or(refresh, |wait| wait.min(refresh))
     }
 
-    /// No command is waited for.
-    pub(super) fn stop_polling(&mut self) {
-        self.pace.polls.reset();
-    }
-
-    /// The API server has taken a report: notes a claim, and what became of a download ahead of its turn.
-    pub(super) fn on_report(&mut self, write: &Write<'_>, memory: &mut StepMemory) {
-        for (field, value) in &write.sets {
-            match (field, value) {
-                (Field::StatusRebootClaimedBootId, value) if *value != Value::Absent => {
-                    self.refusals.on_claim();
-                }
-                (Field::StatusStaged, Value::Absent) => {
-                    self.pace.image_gone(self.options.refresh_interval);
-                }
-                (_, Value::Staged(staged)) if staged.prefetched => {
-                    self.failures.prefetches.resolved();
-                    memory.refresh_due = false;
-                    self.pace.prefetched(self.options.refresh_interval);
-                }
-                _ => {}
-            }
+    /// Forgets a command that had begun and of whose end the host says nothing. It may then be asked for again.
+    pub(super) fn forget_lost(&self, memory: &mut StepMemory, host: &HostFacts<'_>) {
+        if host.updates != Updates::Busy
+            && let Some(asked) = memory.asked
+            && self.pace.is_command_lost()
+        {
+            tracing::warn!(
+                command = ?asked.command,
+                "the host does not say how this command ended; the agent may send it again"
+            );
+            memory.asked = None;
+            memory.refresh_lost |= asked.command == Command::Refresh;
         }
     }
 }
@@ -245,7 +251,6 @@ pub(super) fn now() -> String {
 pub(super) fn chosen<'a>(host: &HostFacts<'a>) -> Option<&'a str> {
     host.known().and_then(|known| known.chosen)
 }
-
 /// Does the node lack nothing but its turn? Also true if the reconciler has not said anything yet.
 fn waits_for_its_turn(shadow: &BottlerocketShadow) -> bool {
     let mut conditions = shadow.status.iter().flat_map(|status| &status.conditions);

@@ -23,21 +23,13 @@ pub enum HostError {
         /// The time-out.
         after: Duration,
     },
-    /// The connection broke before the answer was there.
+    /// The connection broke before the answer was there, or the answer is longer than any that makes sense.
     #[error("the answer to {call} was cut off: {source}")]
     Broken {
         /// The call.
         call: &'static str,
-        /// What HTTP says.
-        source: hyper::Error,
-    },
-    /// The answer is longer than any that makes sense.
-    #[error("{call} got an answer of more than {limit} bytes")]
-    TooLong {
-        /// The call.
-        call: &'static str,
-        /// The limit, in bytes.
-        limit: usize,
+        /// Why.
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The answer cannot be read.
     #[error("the answer to {call} cannot be understood: {why}")]

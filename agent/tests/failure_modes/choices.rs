@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use brupop_agent_core::step::Command as Typed;
 use brupop_api::{BottlerocketShadowStatus, State};
 use brupop_host::{Answer, Call, Command, Durations, Ending, Faults};
 use serde_json::json;
@@ -116,6 +117,7 @@ async fn a_failed_refresh_repeats_without_another_download() {
     );
     assert!(solo.statuses().len() - words <= 120, "no flood of reports");
     // Another process goes on with it.
+    solo.until_ended("refresh-updates").await;
     solo.start();
     let looks = solo.count("refresh-updates");
     solo.until_called("refresh-updates", looks).await;
@@ -140,12 +142,11 @@ async fn a_prefetch_of_another_version_is_replaced() {
             "prefetch failed: prepare wrote no image: it found no update",
         ),
     ] {
-        let mut solo = Solo::new(Durations::default(), &["--prefetch"]);
-        hold(&solo);
-        solo.start();
-        solo.until_called("prepare-update", 0).await;
+        let flags = ["--prefetch", "--start-jitter=24h"];
+        let mut solo = Solo::new(Durations::default(), &flags);
+        solo.person(&[Typed::Refresh]).await;
         change(&solo, what);
-        solo.faults(Faults::default());
+        solo.start();
         let status = solo
             .until(told, |status| status.message.as_deref() == Some(told))
             .await;

@@ -36,8 +36,8 @@ async fn whatever_goes_wrong_is_an_error_in_time() {
         (Answer::Nonsense("{\"update_state\": 7}".into()), |error| {
             matches!(error, HostError::Nonsense { .. })
         }),
-        (Answer::Nonsense(" ".repeat(3 << 20)), |error| {
-            matches!(error, HostError::TooLong { .. })
+        (Answer::Nonsense(" ".repeat(5 << 20)), |error| {
+            matches!(error, HostError::Broken { .. })
         }),
         (Answer::Refused("no".into()), |error| {
             matches!(error, HostError::Unexpected { status: 500, .. })

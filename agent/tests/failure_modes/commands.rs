@@ -162,7 +162,11 @@ async fn a_command_refused_for_good_ends_the_attempt() {
             ": activate was refused: disk on fire",
         ),
         // Although the host says that nothing runs.
-        (Command::Prepare, Answer::Locked, ""),
+        (
+            Command::Prepare,
+            Answer::Locked,
+            ": prepare was refused: Update lock held: another update command is running",
+        ),
     ] {
         let solo = Solo::idle().await;
         solo.faults(Faults::answer(Call::Action(command), answer));

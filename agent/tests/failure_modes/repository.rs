@@ -120,6 +120,7 @@ async fn a_host_that_cannot_be_disarmed_says_so_until_it_is() {
     .await;
     assert!(solo.statuses().len() - words <= 120, "no flood of reports");
     assert_eq!(solo.status().problem, Some(Problem::CannotDisarm));
+    solo.until_ended("deactivate-update").await;
     solo.start();
     solo.faults(Faults::default());
     let status = solo.until_at(1, State::Idle).await;

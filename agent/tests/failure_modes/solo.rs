@@ -12,6 +12,7 @@ use brupop_agent::shadow::Seen;
 use brupop_agent_core::step::{Command, HostCall};
 use brupop_api::{BottlerocketShadowStatus, State};
 use brupop_host::{Durations, Faults, HostPower};
+use brupop_runtime::Heartbeat;
 use brupop_runtime::shutdown::{Shutdown, Trigger};
 use clap::Parser as _;
 use kube::Client;
@@ -44,6 +45,13 @@ async fn soon(every: Duration, condition: impl Fn() -> bool) {
     let mut ticks = tokio::time::interval(every);
     while !condition() {
         ticks.tick().await;
+    }
+}
+
+/// Resolves when an agent's loop has not come round for a minute, however slow host and API server are.
+async fn until_stuck(heartbeat: &Heartbeat) {
+    while !heartbeat.is_stuck() {
+        sleep(Duration::from_secs(5)).await;
     }
 }
 
@@ -91,10 +99,16 @@ impl Solo {
                 mounted.as_ref().unwrap_or(&host_path).display()
             ),
             format!("--boot-id-file={}", place.boot_id_file().display()),
-            "--start-jitter=0s".into(),
-            "--poll-interval=30s".into(),
+            "--poll-interval=10s".into(),
         ];
         arguments.extend(self.flags.iter().cloned());
+        if !self
+            .flags
+            .iter()
+            .any(|flag| flag.starts_with("--start-jitter="))
+        {
+            arguments.push("--start-jitter=0s".into());
+        }
         let options = Options::try_parse_from(arguments).unwrap();
         let seen = {
             let mut store = self.store.lock().unwrap();
@@ -116,7 +130,13 @@ impl Solo {
                 }
                 let client = Client::new(service_of(&store), "ns");
                 let agent = Agent::new(options.clone(), client, "ns", "node-0");
-                if agent.live(seen.clone(), shutdown.clone()).await.is_ok() {
+                let heartbeat = Heartbeat::new(Duration::from_mins(1));
+                let living = agent.live(seen.clone(), shutdown.clone(), &heartbeat);
+                let ended = tokio::select! {
+                    ended = living => ended,
+                    () = until_stuck(&heartbeat) => panic!("the watchdog would end the agent"),
+                };
+                if ended.is_ok() {
                     return;
                 }
                 ends.fetch_add(1, Ordering::Relaxed);
@@ -247,6 +267,14 @@ impl Solo {
             self.status(),
             self.actions()
         );
+    }
+
+    /// Awaits the next of these commands that leaves a staged image as it is, and that the agent has seen its end.
+    pub async fn until_ended(&self, action: &str) {
+        self.until_called(action, self.count(action)).await;
+        let staged = self.status().staged;
+        self.until("it has ended", |status| status.staged != staged)
+            .await;
     }
 
     /// Awaits another boot.

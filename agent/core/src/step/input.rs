@@ -37,13 +37,11 @@ impl StepInput<'_, '_> {
 /// A sentence on a command that failed, with what it wrote to stderr as one line. The updater's own failures have the exit
 /// status 1; a number beyond that may be a signal's, which the host reports in the same place.
 pub(super) fn failure(command: &str, last: &LastCommand<'_>) -> String {
-    let status = last.exit_status.map_or_else(
-        || "no exit status".to_owned(),
-        |status| match status {
-            1 => "exit status 1".to_owned(),
-            other => format!("exit status or signal {other}"),
-        },
-    );
+    let status = match last.exit_status {
+        None => "no exit status".to_owned(),
+        Some(1) => "exit status 1".to_owned(),
+        Some(other) => format!("exit status or signal {other}"),
+    };
     let words: Vec<&str> = last.stderr.split_whitespace().collect();
     format!("{command} failed with {status}: {}", words.join(" "))
 }

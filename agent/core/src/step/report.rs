@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use brupop_api::crds::MESSAGE_MAX;
-use brupop_api::facts::{ShadowFacts, StatusFacts};
+use brupop_api::facts::ShadowFacts;
 use brupop_api::printable::printable;
 use brupop_api::shadow::Staged;
 use brupop_api::{Field, Object, Problem, State, Value, Write};
@@ -55,10 +55,6 @@ impl<'a> Report<'a> {
         }
     }
 
-    fn read(&self) -> &StatusFacts<'a> {
-        &self.shadow.status
-    }
-
     /// A later value for the same field takes the place of an earlier one.
     fn differ(&mut self, field: Field<'a>, read: &Value<'a>, value: Value<'a>) {
         self.sets.retain(|(set, _)| *set != field);
@@ -67,57 +63,52 @@ impl<'a> Report<'a> {
         }
     }
 
+    fn text(&mut self, field: Field<'a>, read: Option<&'a str>, value: Option<&'a str>) {
+        let value = Value::text_or_absent(value);
+        self.differ(field, &Value::text_or_absent(read), value);
+    }
+
+    fn number(&mut self, field: Field<'a>, read: Option<u64>, value: Option<u64>) {
+        let value = Value::number_or_absent(value);
+        self.differ(field, &Value::number_or_absent(read), value);
+    }
+
     pub(super) fn current_version(&mut self, version: &'a str) {
-        let read = Value::text_or_absent(self.read().current_version);
-        self.differ(Field::CurrentVersion, &read, Value::text(version));
+        let read = self.shadow.status.current_version;
+        self.text(Field::CurrentVersion, read, Some(version));
     }
 
     pub(super) fn boot_id(&mut self, boot_id: &'a str) {
-        let read = Value::text_or_absent(self.read().boot_id);
-        self.differ(Field::StatusBootId, &read, Value::text(boot_id));
+        let read = self.shadow.status.boot_id;
+        self.text(Field::StatusBootId, read, Some(boot_id));
     }
 
     pub(super) fn target(&mut self, version: Option<&'a str>) {
-        let read = Value::text_or_absent(self.read().target_version);
-        self.differ(Field::TargetVersion, &read, Value::text_or_absent(version));
+        let read = self.shadow.status.target_version;
+        self.text(Field::TargetVersion, read, version);
     }
 
     /// A state is always reported at the attempt that the spec asks for.
     pub(super) fn state(&mut self, state: State) {
-        let read = Value::state_or_absent(self.read().current_state);
+        let read = Value::state_or_absent(self.shadow.status.current_state);
         self.differ(Field::CurrentState, &read, Value::State(state));
         self.attempt();
     }
 
     pub(super) fn attempt(&mut self) {
-        let read = Value::number_or_absent(self.read().attempt);
-        self.differ(
-            Field::StatusAttempt,
-            &read,
-            Value::number_or_absent(self.shadow.spec.attempt),
-        );
+        let ShadowFacts { spec, status, .. } = self.shadow;
+        self.number(Field::StatusAttempt, status.attempt, spec.attempt);
     }
 
     pub(super) fn staged(&mut self, staged: Option<Staged>) {
-        let read = self
-            .read()
-            .staged
-            .cloned()
-            .map_or(Value::Absent, Value::Staged);
-        self.differ(
-            Field::StatusStaged,
-            &read,
-            staged.map_or(Value::Absent, Value::Staged),
-        );
+        let value = |staged: Option<Staged>| staged.map_or(Value::Absent, Value::Staged);
+        let read = value(self.shadow.status.staged.cloned());
+        self.differ(Field::StatusStaged, &read, value(staged));
     }
 
     pub(super) fn claim(&mut self, boot_id: Option<&'a str>) {
-        let read = Value::text_or_absent(self.read().reboot_claimed_boot_id);
-        self.differ(
-            Field::StatusRebootClaimedBootId,
-            &read,
-            Value::text_or_absent(boot_id),
-        );
+        let read = self.shadow.status.reboot_claimed_boot_id;
+        self.text(Field::StatusRebootClaimedBootId, read, boot_id);
     }
 
     /// What is wrong: a word to decide on, and a sentence for people.
@@ -132,34 +123,18 @@ impl<'a> Report<'a> {
     }
 
     fn set_problem(&mut self, problem: Option<Problem>, message: Value<'a>) {
-        let StatusFacts {
-            problem: read,
-            problem_since,
-            ..
-        } = *self.read();
-        let since = problem.map(|_| {
-            problem_since
-                .filter(|_| problem == read)
-                .unwrap_or(self.now)
-        });
+        let read = self.shadow.status;
+        let known_since = read.problem_since.filter(|_| problem == read.problem);
+        let since = problem.map(|_| known_since.unwrap_or(self.now));
+        let value = Value::problem_or_absent(problem);
         self.differ(
             Field::StatusProblem,
-            &Value::problem_or_absent(read),
-            Value::problem_or_absent(problem),
+            &Value::problem_or_absent(read.problem),
+            value,
         );
-        let read = Value::text_or_absent(problem_since);
-        self.differ(
-            Field::StatusProblemSince,
-            &read,
-            Value::text_or_absent(since),
-        );
-        let read = Value::text_or_absent(self.read().message);
+        self.text(Field::StatusProblemSince, read.problem_since, since);
+        let read = Value::text_or_absent(read.message);
         self.differ(Field::StatusMessage, &read, message);
-    }
-
-    fn crash_count(&mut self, count: u64) {
-        let read = Value::number_or_absent(self.read().crash_count);
-        self.differ(Field::CrashCount, &read, Value::Number(count));
     }
 
     /// Reports that the step cannot be done, once in an attempt.
@@ -174,20 +149,19 @@ impl<'a> Report<'a> {
     /// One more failure, and what it was.
     pub(super) fn crash(&mut self, sentence: &str) {
         self.problem(Problem::StepFailed, sentence);
-        let crashes = self.read().crash_count.unwrap_or(0);
-        self.crash_count(crashes.saturating_add(1));
-        let read = Value::text_or_absent(self.read().failed_at);
-        self.differ(Field::FailureTimestamp, &read, Value::text(self.now));
+        let crashes = self.shadow.status.crash_count.unwrap_or(0);
+        self.failures(crashes.saturating_add(1), Some(self.now));
     }
 
     /// Nothing has failed since the last success.
     pub(super) fn no_failures(&mut self) {
-        self.crash_count(0);
-        self.differ(
-            Field::FailureTimestamp,
-            &Value::text_or_absent(self.read().failed_at),
-            Value::Absent,
-        );
+        self.failures(0, None);
+    }
+
+    fn failures(&mut self, count: u64, last: Option<&'a str>) {
+        let read = self.shadow.status;
+        self.number(Field::CrashCount, read.crash_count, Some(count));
+        self.text(Field::FailureTimestamp, read.failed_at, last);
     }
 
     /// The write, if anything differs.

@@ -9,7 +9,6 @@ use std::time::Duration;
 use brupop_api::State;
 use brupop_testbed::await_until;
 use brupop_testbed::host::{Answer, Call, Faults};
-use brupop_testbed::operator::binaries;
 use brupop_testbed::sandbox::Signal;
 use kube::api::DeleteParams;
 use world::{SHADOW, World};
@@ -31,8 +30,7 @@ async fn starts_in_any_order_listens_nowhere_and_ends_at_once() {
         Call::Status,
         Answer::Nonsense("<html>".into()),
     ));
-    let pod = format!("probed-{}", std::process::id());
-    world.start_agent(&[("POD_NAME", &pod)]);
+    world.start_agent();
     await_until("a word on the missing shadow", async || {
         world.log().contains("there is no shadow yet").then_some(())
     })
@@ -48,7 +46,6 @@ async fn starts_in_any_order_listens_nowhere_and_ends_at_once() {
     assert_eq!(warnings, 1, "{log}");
     world.host.set_faults(Faults::default());
     idle_with_update(&world).await;
-    a_stopped_agent_fails_its_probe(&world, &pod);
 
     // The shadow is made again: its status is reported again.
     world
@@ -61,36 +58,6 @@ async fn starts_in_any_order_listens_nowhere_and_ends_at_once() {
 
     assert_eq!(world.listeners(), [""; 0], "it listens nowhere");
     ends_at_once(&mut world).await;
-}
-
-/// The kubelet restarts an agent whose process stands still.
-fn a_stopped_agent_fails_its_probe(world: &World, pod: &str) {
-    let probe = || {
-        let mut program =
-            std::process::Command::new(binaries(&["brupop-agent"]).unwrap().join("brupop-agent"));
-        let ended = program
-            .arg("--probe")
-            .env_clear()
-            .env("POD_NAME", pod)
-            .output()
-            .unwrap();
-        (
-            ended.status.code(),
-            String::from_utf8_lossy(&ended.stderr).into_owned(),
-        )
-    };
-    let agent = world.agent.as_ref().unwrap();
-    assert_eq!(probe(), (Some(0), String::new()));
-    agent.signal(Signal::STOP).unwrap();
-    assert_eq!(
-        probe(),
-        (
-            Some(1),
-            format!("the agent of the pod {pod} has not answered for 3 s\n")
-        )
-    );
-    agent.signal(Signal::CONT).unwrap();
-    assert_eq!(probe(), (Some(0), String::new()));
 }
 
 /// SIGTERM ends the agent at once, and cleanly.

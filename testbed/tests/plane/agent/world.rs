@@ -99,7 +99,7 @@ impl World {
     }
 
     /// Starts the agent; one that runs is killed.
-    pub fn start_agent(&mut self, more: &[(&str, &str)]) {
+    pub fn start_agent(&mut self) {
         self.agent = None;
         let binaries = binaries(&["brupop-agent"]).unwrap();
         let mut command = tokio::process::Command::new(binaries.join("brupop-agent"));
@@ -115,8 +115,7 @@ impl World {
             .env("REFRESH_INTERVAL", "1s")
             .env("POLL_INTERVAL", "100ms")
             .env("HOST_TIMEOUT", "1s")
-            .env("TRACING_FILTER_DIRECTIVE", "info,brupop_agent=debug")
-            .envs(more.iter().copied());
+            .env("TRACING_FILTER_DIRECTIVE", "info,brupop_agent=debug");
         self.agent = Some(
             self.control_plane
                 .sandbox()
