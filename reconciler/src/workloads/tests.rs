@@ -39,7 +39,7 @@ fn workloads_that_are_missing_are_read_again() {
     reads.begin("brs-n");
     assert_eq!(reads.due("brs-n"), None, "it is under way");
     assert!(!reads.has_ended("brs-n") && reads.scales().is_empty());
-    let now = Duration::from_secs(60);
+    let now = Duration::from_mins(1);
     reads.end("brs-n", Scales::from([(CART.to_owned(), scale(2))]), now);
     for seconds in [10, 20, 40, 80, 160, 300, 300] {
         assert_eq!(unread(&mut reads, &owners), [MAIL]);

@@ -42,7 +42,7 @@ fn next_step<'a>(
         return without_node(view);
     };
     let Some(shadow) = view.shadow else {
-        return without_shadow(&node);
+        return without_shadow(node);
     };
     if view
         .owner_uid
@@ -56,7 +56,7 @@ fn next_step<'a>(
     if let Some(marker) = node.marker()
         && (marker.shadow_uid != shadow.uid || Some(marker.attempt) != shadow.spec.attempt)
     {
-        return undo_when_ready(&node, Reason::Monitoring(MonitorStep::Returns));
+        return undo_when_ready(node, Reason::Monitoring(MonitorStep::Returns));
     }
     if shadow.is_of_other_operator() {
         return Assessment::wait(Reason::OtherOperator(OtherOperator::LeftUpdate));
@@ -64,7 +64,7 @@ fn next_step<'a>(
     let case = Case {
         fleet,
         view,
-        node: &node,
+        node,
         shadow: &shadow,
         slot,
     };
@@ -99,7 +99,7 @@ fn without_node<'a>(view: &NodeView<'a>) -> Assessment<'a> {
 }
 
 /// A labelled node gets a shadow. On a node that lost both label and shadow, our changes are undone.
-fn without_shadow<'a>(node: &'a NodeFacts) -> Assessment<'a> {
+fn without_shadow(node: &NodeFacts) -> Assessment<'_> {
     if node.labelled {
         let attempt = node.marker().map(|marker| marker.attempt + 1);
         return Assessment::take(

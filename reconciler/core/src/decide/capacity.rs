@@ -8,6 +8,7 @@ use brupop_api::fleet::Slot;
 use super::{LimitScope, Reason, Turn, UsedUp};
 use crate::facts::NO_ZONE;
 use crate::facts::{FleetFacts, NodeView, Owner};
+use crate::objects::NodeFacts;
 
 /// Where a node counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,7 +32,7 @@ impl<'a> Place<'a> {
         let control_plane = view
             .node
             .filter(|node| node.control_plane)
-            .map(|node| node.name());
+            .map(NodeFacts::name);
         Self {
             pool,
             zone: view.zone,

@@ -126,7 +126,7 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
         ),
     ])?;
     let (allows, allows_version) = (
-        allows(fleet, view, &node, Stage::Start),
+        allows(fleet, view, node, Stage::Start),
         allows_version(fleet, view, version),
     );
     // What a person has to lift is told before a window that is closed: the agent downloads nothing ahead meanwhile.

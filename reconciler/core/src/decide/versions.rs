@@ -16,6 +16,7 @@ use super::Abort;
 use super::order::{self, Survey};
 use super::update::has_begun_reboot;
 use crate::facts::{FleetFacts, NamedSlot, NodeView, Release, is_halted, record_of};
+use crate::objects::NodeFacts;
 use crate::times;
 
 /// The reason of a failure that is counted while the host is still away.
@@ -246,7 +247,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
             Some(failure) if Abort::is_corroborated(&failure.reason) => {
                 self.failed(release, node.name(), &failure.reason);
             }
-            None if overdue && has_begun_reboot(&node, &shadow) => {
+            None if overdue && has_begun_reboot(node, &shadow) => {
                 self.failed(release, node.name(), NOT_RETURNED);
             }
             _ => return,
@@ -365,7 +366,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
 
 /// The variant for which the outcome of this slot counts.
 fn variant_of<'a>(slot: &'a Slot, view: Option<&NodeView<'a>>) -> &'a str {
-    let shown = || view.and_then(|view| view.node).map(|node| node.variant());
+    let shown = || view.and_then(|view| view.node).map(NodeFacts::variant);
     let variant = slot.variant.as_deref().or_else(shown);
     variant.unwrap_or(names::UNKNOWN_VARIANT)
 }

@@ -340,7 +340,7 @@ fn note_pods(view: &NodeView<'_>, marker: Marker) -> Marker {
 
 /// The node is cordoned, unless it is, and tainted if the marker says so. It gets the annotations that keep autoscalers from
 /// removing it, for an empty node is what they remove.
-fn cordon_as<'a>(node: &'a NodeFacts, marker: Marker) -> Write<'a> {
+fn cordon_as(node: &NodeFacts, marker: Marker) -> Write<'_> {
     let mut tests = vec![(Field::Unschedulable, Value::flag(node.unschedulable))];
     let mut sets = vec![];
     if !node.unschedulable {

@@ -26,6 +26,7 @@ pub enum Owner {
 
 /// One node, its shadow and its slot, joined by name.
 #[derive(Clone, Copy, Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct NodeView<'a> {
     /// Name of the shadow, also when there is none.
     pub shadow_name: &'a str,

@@ -85,7 +85,7 @@ impl<'a> Survey<'a> {
                 .filter(|pool| survey.followed.contains(pool.name))
             {
                 let comes = slot.and_then(|slot| slot.version.as_deref());
-                survey.note(pool.name, view, &node, wants, comes);
+                survey.note(pool.name, view, node, wants, comes);
             }
         }
         survey

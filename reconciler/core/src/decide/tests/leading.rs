@@ -79,7 +79,7 @@ fn a_node_of_ours_that_lost_shadow_and_ledger_has_a_slot() {
     assert_eq!(term, 13);
     let node = view.node.unwrap();
     let slot = Slot {
-        uid: node.uid.to_owned(),
+        uid: node.uid.clone(),
         attempt: 3,
         ..Slot::default()
     };

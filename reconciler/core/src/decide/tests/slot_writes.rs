@@ -99,7 +99,7 @@ fn unavailable_nodes_use_up_the_limit_and_no_slots() {
         let views = names.iter().enumerate().map(|(at, name)| {
             let view: NodeView<'_> = idle();
             view.named(name)
-                .with_node(|node| node.readiness = readiness(at >= unavailable))
+                .with_node(|node| node.readiness = Some(readiness(at >= unavailable)))
         });
         let views: Vec<_> = views.collect();
         let proven = [VersionRecord {

@@ -112,7 +112,7 @@ fn given_up_in_service_keeps_no_slot() {
     ] {
         let view = updating(Idle, Idle)
             .marked_by(marker)
-            .with_node(|node| node.readiness = readiness(ready));
+            .with_node(|node| node.readiness = Some(readiness(ready)));
         assert_eq!(
             decide(&fleet(), &view).effect.is_some(),
             undone,

@@ -374,7 +374,7 @@ fn empty_boot_id_in_mid_update_waits() {
         granted(true).marked_by(&DRAINED),
     ] {
         for view in [view, view.with(late), view.with(late).not_ready()] {
-            let view = view.with_node(|node| node.boot_id = "".into());
+            let view = view.with_node(|node| node.boot_id = String::new());
             let decision = decide(&fleet(), &view);
             assert_eq!(
                 (decision.effect, decision.reason.as_str()),

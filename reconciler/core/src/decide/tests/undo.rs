@@ -158,7 +158,7 @@ fn owners_of_evicted_pods_stay_in_the_marker() {
         ..rest.clone()
     };
     let node = idle().node.unwrap();
-    let write = put_back(&fleet(), &idle(), &node, &marker);
+    let write = put_back(&fleet(), &idle(), node, &marker);
     assert_eq!(
         sets(&write, Field::Marker),
         Some(Value::Marker(std::borrow::Cow::Owned(rest)))

@@ -213,7 +213,7 @@ fn an_absent_host_counts_and_keeps_its_slot() {
         shadow: over(Some(&fell_back)).shadow,
         ..away
     }
-    .with_node(|node| (node.readiness, node.boot_id) = (readiness(true), SECOND_BOOT.into()));
+    .with_node(|node| (node.readiness, node.boot_id) = (Some(readiness(true)), SECOND_BOOT.into()));
     assert!(
         allocate(&resumed, &[came_back]).write.is_some(),
         "it gives its slot back"
@@ -243,7 +243,7 @@ fn an_absent_host_counts_and_keeps_its_slot() {
         None,
         "it may have gone away by itself"
     );
-    let ready = away.with_node(|node| node.readiness = readiness(true));
+    let ready = away.with_node(|node| node.readiness = Some(readiness(true)));
     assert_eq!(
         record(&fleet(), None, &[ready]),
         None,
@@ -274,7 +274,7 @@ fn a_deleted_node_counts_if_lost_before() {
     let soon = away.with(|view| view.time.not_ready_for_long = false);
     let unclaimed = away.with_shadow(|shadow| shadow.status.reboot_claimed_boot_id = None);
     let leaving = away.with_node(|node| node.leaving = true);
-    let ready = away.with_node(|node| node.readiness = readiness(true));
+    let ready = away.with_node(|node| node.readiness = Some(readiness(true)));
     // Another machine under the same name: before its shadow is made again, and after.
     let another = ready.with_node(|node| node.uid = "another".into());
     let in_next_boot = ready.with_node(|node| node.boot_id = SECOND_BOOT.into());

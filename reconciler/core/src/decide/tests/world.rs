@@ -280,8 +280,8 @@ pub(super) fn node(view: &mut NodeView<'_>, change: impl FnOnce(&mut NodeFacts))
 }
 
 /// The condition Ready, which is so.
-pub(super) fn readiness(ready: bool) -> Option<Readiness> {
-    Some(Readiness { ready, since: None })
+pub(super) fn readiness(ready: bool) -> Readiness {
+    Readiness { ready, since: None }
 }
 
 /// Facts borrow from it, and tests are short.
