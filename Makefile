@@ -272,8 +272,9 @@ fmt-check:
 	cargo fmt --all --check
 
 .PHONY: lint
-lint: ## Runs clippy, warnings denied
+lint: ## Runs clippy and rustdoc, warnings denied
 	$(ALONE) cargo clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(ALONE) cargo doc --locked --quiet --workspace --no-deps --document-private-items
 
 .PHONY: deny
 deny: ## Checks licences, bans and sources of our dependencies, and that each is used

@@ -2,7 +2,7 @@
 //!
 //! - [`gather`] reads objects and writes patches; it is the only part that talks to the API server, with [`completion`],
 //!   [`exec`] and [`live`].
-//! - [`report`] turns objects into views, and [`steer`] into patches: pure functions.
+//! - [`report`] turns objects into views, and [`mod@steer`] into patches: pure functions.
 //! - A view is printed as a table for people, or as JSON or YAML for programs ([`page`]).
 
 mod access;

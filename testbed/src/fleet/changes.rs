@@ -67,7 +67,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Changes what people adjust of reconcilers (but for what [`FleetOptions::env`] sets) and restarts them; returns when
+    /// Changes what people adjust of reconcilers (but for what [`FleetOptions::env`](super::FleetOptions::env) sets) and restarts them; returns when
     /// one of them leads.
     pub async fn configure(&self, settings: &[(&str, &str)]) -> Result<()> {
         let settings: BTreeMap<_, _> = settings.iter().copied().collect();

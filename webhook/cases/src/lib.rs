@@ -1,7 +1,7 @@
 //! The rules of admission as one table: who, with which token, asks what of which object; who refuses it and by which
 //! rule; and what is stored afterwards.
 //!
-//! Every row about a shadow is judged in a unit test by the verdict alone ([`review`]), and nearly every row is tried
+//! Every row about a shadow is judged in a unit test by the verdict alone ([`review()`]), and nearly every row is tried
 //! with a real token on a real API server ([`Row::request`], [`Row::after`]).
 
 mod actor;

@@ -166,8 +166,8 @@ fn undrainable<'p>(
 }
 
 /// Why a budget allows no disruption now, although one of these pods of a node needs one; `None` if each allows one. A pod
-/// that is not Ready, and that its budget [spares](spares), may be well once it is elsewhere, and the budget may allow one
-/// then: so a budget that spares one of them is set aside.
+/// that is not Ready, and that its budget [`spares`], may be well once it is elsewhere, and the budget may allow one
+/// then, so a budget that spares one of them is set aside.
 fn blocked<'p>(
     pods: impl IntoIterator<Item = &'p PodItem>,
     budgets: &ByNamespace<'_>,

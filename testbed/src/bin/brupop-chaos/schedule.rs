@@ -358,7 +358,7 @@ pub(crate) fn print(plan: &Plan) -> String {
     lines.map(|line| line.unwrap_or_default() + "\n").collect()
 }
 
-/// Reads what [`print`] wrote.
+/// Reads what [`print()`] wrote.
 pub(crate) fn parse(text: &str) -> Result<Plan> {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
     let first = lines.next().context("an empty schedule")?;
