@@ -53,11 +53,16 @@ async fn a_failed_retry_backs_off_again_under_any_leader() -> Result<()> {
         .says("retry node-0", &["after its attempt 1 is ended: "])
         .await?;
     failed(2).await?;
+    // Meanwhile the next attempt does not begin.
+    admin.says("pause node-0", &["is paused"]).await?;
     admin
         .says("retry node-0", &["after its attempt 2 is ended: "])
         .await?;
     admin
         .says("retry node-0", &["after its attempt 2 is ended already"])
+        .await?;
+    admin
+        .says("resume node-0", &["is no longer paused"])
         .await?;
     failed(3).await?;
     ensure!(
