@@ -6,6 +6,8 @@
 //! called ([`names`]), and how text from outside is shown to people ([`mod@printable`]). No client, no clock, no input or
 //! output.
 
+#![warn(missing_docs)]
+
 pub mod conditions;
 pub mod counts;
 pub mod crds;

@@ -108,7 +108,6 @@ fn processes(fleet: &Fleet) -> Result<Processes> {
     .collect()
 }
 
-/// A component's processes before and after.
 fn of(before: &Processes, after: &Processes, component: &str) -> Result<Vec<(Usage, Usage)>> {
     let mut pairs = vec![];
     for (pod, (process, usage)) in after

@@ -22,7 +22,6 @@ const NODES: usize = 20;
 /// How long the reconciler is watched once its updates have ended.
 const AFTERWARDS: Duration = Duration::from_secs(30);
 
-/// Measures it.
 pub async fn measure() -> Result<Vec<Figure>> {
     let world = World::start().await?;
     say(&format!(

@@ -27,7 +27,6 @@ const COSTLY: [Behaviour; 3] = [
     Behaviour::CostlyBody,
 ];
 
-/// Measures it.
 pub async fn measure() -> Result<Vec<Figure>> {
     let cluster = Cluster::start(2).await?;
     raise_open_files()?;

@@ -14,7 +14,6 @@ const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy"
 pub struct Cluster {
     /// They end before what their processes talk to.
     pub kubelets: Kubelets,
-    /// The control plane.
     pub control_plane: ControlPlane,
 }
 

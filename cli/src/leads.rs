@@ -10,7 +10,6 @@ const LONGEST_SILENCE: SignedDuration = SignedDuration::from_mins(1);
 /// Whether a reconciler leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Leads {
-    /// Yes.
     Yes,
     /// No, and since this time, if one ever did.
     No(Option<Timestamp>),

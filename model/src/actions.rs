@@ -11,7 +11,6 @@ use crate::world::{Place, World};
 
 /// Which part of what a reconciler sees stays behind the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "named after the objects")]
 pub enum Part {
     Everything,
     Shadows,

@@ -12,7 +12,6 @@ pub const SUCCEEDED_MAX: u8 = 4;
 pub struct Held {
     /// The life of the shadow that it is for.
     pub life: u8,
-    /// The attempt that it is for.
     pub attempt: u8,
     /// Its node has not been Ready for long since its host began its reboot.
     pub lost: bool,
@@ -37,7 +36,6 @@ pub struct Record {
     pub halted: Option<u8>,
 }
 
-/// The ledger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ledger {
     /// The generation of the spec.
@@ -46,7 +44,6 @@ pub struct Ledger {
     pub paused: bool,
     /// The leader's term.
     pub term: u8,
-    /// The slots.
     pub slots: [Option<Held>; NODES_MAX],
     /// What became of the update, if anything did.
     pub record: Option<Record>,

@@ -14,7 +14,6 @@ pub const LIVES: usize = 4;
 pub const VERSIONS: [&str; 2] = ["1.0.0", "1.1.0"];
 /// The boots that a host can be in.
 pub const BOOTS: [&str; 10] = ["b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9"];
-/// UID of the fleet.
 pub(crate) const FLEET_UID: &str = "fleet";
 /// Names of shadows.
 pub const SHADOWS: [&str; NODES_MAX] = ["brs-0", "brs-1", "brs-2"];
@@ -41,9 +40,8 @@ pub const TIMES: [&str; 9] = [
     "2026-01-01T00:00:08Z",
 ];
 
-/// What a spec says of failures.
+/// Failures in a spec; the time by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "the fields of failures; the time by index")]
 pub struct Failed {
     pub count: u8,
     pub attempt: u8,
@@ -52,12 +50,8 @@ pub struct Failed {
     pub corroborated: bool,
 }
 
-/// A shadow.
+/// A shadow; boots and versions by index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(
-    missing_docs,
-    reason = "the fields of a shadow; boots and versions by index"
-)]
 pub struct Shadow {
     pub index: u8,
     pub life: u8,
@@ -84,7 +78,6 @@ pub struct Shadow {
 
 /// The marker on a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "the fields of a marker")]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Mark {
     pub life: u8,
@@ -103,9 +96,7 @@ pub struct Mark {
     pub again: bool,
 }
 
-/// A Node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "the fields of a Node")]
 pub struct Node {
     pub index: u8,
     pub life: u8,

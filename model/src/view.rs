@@ -19,9 +19,7 @@ use crate::world::{Leader, World};
 /// What takes longer than it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Late {
-    /// The step.
     Step,
-    /// The drain.
     Drain,
     /// A change of the shadow: the API server has taken none.
     Denied,

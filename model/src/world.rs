@@ -46,13 +46,10 @@ pub struct Place {
 /// What a reconciler still sees, if that is not the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stale {
-    /// The shadows.
     pub shadows: Option<[Option<Shadow>; NODES_MAX]>,
-    /// The Nodes.
     pub nodes: Option<[Option<Node>; NODES_MAX]>,
     /// Whether the Nodes were empty.
     pub pods: Option<[bool; NODES_MAX]>,
-    /// The ledger.
     pub ledger: Option<Ledger>,
     /// What people say of the pools.
     pub pools: Option<Pools>,
@@ -72,7 +69,6 @@ pub struct Leader {
 pub struct World {
     /// The nodes.
     pub places: Vec<Place>,
-    /// The ledger.
     pub ledger: Ledger,
     /// What people say of the pools.
     pub pools: Pools,

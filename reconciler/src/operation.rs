@@ -52,7 +52,6 @@ pub enum Operation {
 pub struct Confirm {
     /// The Node's name.
     pub node: String,
-    /// The patch.
     pub patch: JsonPatch,
     /// The node's marker, which says which of the operator's pods stay; see [`DrainPlan::of`].
     pub marker: Option<Marker>,

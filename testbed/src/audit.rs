@@ -51,7 +51,6 @@ pub struct Event {
 pub struct User {
     /// The name, as `system:serviceaccount:<namespace>:<name>`.
     pub username: String,
-    /// The groups.
     pub groups: Vec<String>,
     /// What else the credential says, as `authentication.kubernetes.io/node-name`.
     pub extra: BTreeMap<String, Vec<String>>,

@@ -110,7 +110,6 @@ pub struct Fleet {
     variants: &'static [&'static str],
     /// Through which pods reach the API server, if not directly.
     pub gateways: Option<Gateways>,
-    /// The control plane.
     pub control_plane: ControlPlane,
 }
 
@@ -231,12 +230,10 @@ impl Fleet {
         self.control_plane.client()
     }
 
-    /// The shadows.
     pub fn shadows(&self) -> Api<BottlerocketShadow> {
         Api::namespaced(self.client(), NAMESPACE)
     }
 
-    /// The ledger.
     pub fn ledger(&self) -> Api<BottlerocketFleet> {
         Api::namespaced(self.client(), NAMESPACE)
     }

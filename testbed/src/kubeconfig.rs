@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 pub struct Server {
     /// `https://127.0.0.1:<port>`
     pub url: String,
-    /// The authority's certificate.
     pub certificate_authority: PathBuf,
 }
 
@@ -28,7 +27,6 @@ pub enum Credential<'a> {
         /// File of the key.
         key: PathBuf,
     },
-    /// A token.
     Token(&'a str),
 }
 

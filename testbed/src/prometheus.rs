@@ -38,7 +38,6 @@ const SHIPPED: &str = concat!(
 
 /// The shipped job of the operator's pods, under another name and with this token.
 pub struct Job<'a> {
-    /// Its name.
     pub name: &'static str,
     /// The token that it sends.
     pub token: &'a str,
@@ -46,7 +45,6 @@ pub struct Job<'a> {
 
 /// Where a Prometheus is to be reached.
 pub struct Served {
-    /// Its address.
     pub address: SocketAddr,
     /// By TLS with this certificate; otherwise in clear text.
     pub certificate: Option<CertifiedKey<KeyPair>>,
@@ -67,7 +65,6 @@ pub type Vector = BTreeMap<String, f64>;
 /// What is drawn as one line: its labels, and its values by the time in seconds since 1970.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// The labels.
     pub labels: BTreeMap<String, String>,
     /// Time and value, in the order of time.
     pub points: Vec<(f64, f64)>,

@@ -29,7 +29,6 @@ pub use written::has_no_in_place_updates;
 /// The host, as it answers now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostFacts<'a> {
-    /// The boot it is in.
     pub boot_id: &'a str,
     /// The version that runs (`GET /os`).
     pub version: &'a str,
@@ -53,7 +52,6 @@ pub enum Updates<'a> {
 /// The status document, as far as it matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdateFacts<'a> {
-    /// `update_state`.
     pub state: UpdateState,
     /// Version of `chosen_update`.
     pub chosen: Option<&'a str>,
@@ -65,7 +63,6 @@ pub struct UpdateFacts<'a> {
     pub last: Option<LastCommand<'a>>,
 }
 
-/// `update_state`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
 pub enum UpdateState {
     /// No update is known.
@@ -85,11 +82,8 @@ pub struct LastCommand<'a> {
     pub kind: Option<Command>,
     /// Did it succeed?
     pub success: bool,
-    /// `timestamp`.
     pub at: Timestamp,
-    /// `exit_status`.
     pub exit_status: Option<i32>,
-    /// `stderr`.
     pub stderr: &'a str,
 }
 
@@ -113,7 +107,6 @@ brupop_api::words! {
 pub enum HostCall {
     /// An update command: 204 means that it has begun.
     Command(Command),
-    /// Reboot.
     Reboot,
 }
 

@@ -10,7 +10,6 @@ pub enum HostError {
     /// No connection to the socket: nobody listens, or the way there is barred.
     #[error("nobody answers on {}: {source}", socket.display())]
     Unreachable {
-        /// The socket.
         socket: PathBuf,
         /// What the system says.
         source: std::io::Error,
@@ -18,7 +17,6 @@ pub enum HostError {
     /// No answer in time.
     #[error("{call} got no answer within {} s", after.as_secs_f32())]
     TimedOut {
-        /// The call.
         call: &'static str,
         /// The time-out.
         after: Duration,
@@ -26,7 +24,6 @@ pub enum HostError {
     /// The connection broke before the answer was there, or the answer is longer than any that makes sense.
     #[error("the answer to {call} was cut off: {source}")]
     Broken {
-        /// The call.
         call: &'static str,
         /// Why.
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -34,7 +31,6 @@ pub enum HostError {
     /// The answer cannot be read.
     #[error("the answer to {call} cannot be understood: {why}")]
     Nonsense {
-        /// The call.
         call: &'static str,
         /// What is wrong with it.
         why: String,
@@ -42,7 +38,6 @@ pub enum HostError {
     /// A status code that the API does not give to this call.
     #[error("{call} was answered with {status}: {sentence}")]
     Unexpected {
-        /// The call.
         call: &'static str,
         /// The status code.
         status: u16,

@@ -7,7 +7,6 @@ use brupop_host::{Durations, Host, HostOptions};
 
 /// A simulated host and its files; both are gone when it is dropped.
 pub struct Place {
-    /// The host.
     pub host: Host,
     directory: PathBuf,
 }
@@ -41,7 +40,6 @@ impl Place {
         self.directory.join("api.sock")
     }
 
-    /// Its boot id file.
     pub fn boot_id_file(&self) -> PathBuf {
         self.directory.join("boot_id")
     }

@@ -48,7 +48,6 @@ impl World {
         Ok(Self { cluster })
     }
 
-    /// The control plane.
     pub fn control_plane(&self) -> &ControlPlane {
         &self.cluster.control_plane
     }

@@ -107,7 +107,6 @@ impl NodeRecord {
 }
 
 impl WatchedPool {
-    /// The status that is stored.
     pub fn stored(&self) -> Option<&BottlerocketPoolStatus> {
         self.item.ok().map(|pool| &pool.stored)
     }
@@ -136,7 +135,6 @@ impl WatchedPool {
         }
     }
 
-    /// Its gates.
     pub(crate) fn gates(&self) -> &[PoolGate] {
         self.rules().map_or(&[], |rules| &rules.gates)
     }
@@ -207,7 +205,6 @@ impl Cluster {
         self.fleet.as_ref()?.ok()
     }
 
-    /// The ledger.
     pub fn ledger(&self) -> Option<&BottlerocketFleetStatus> {
         self.fleet()?.object.status.as_ref()
     }

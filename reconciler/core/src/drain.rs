@@ -29,7 +29,6 @@ pub enum DrainAction {
     /// It stays, and a drain does not wait for it: a mirror pod, a pod of a `DaemonSet`, one that has run to its end and is
     /// held by a finalizer.
     Stays,
-    /// It is evicted.
     Evicted,
     /// It is terminating; the drain waits for it.
     Leaving,
@@ -42,11 +41,8 @@ pub enum DrainAction {
 /// One pod, as an eviction names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodKey {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Its UID.
     pub uid: String,
 }
 

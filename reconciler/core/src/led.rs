@@ -28,9 +28,7 @@ pub struct LedNode {
 /// Why the API server takes no change of a Node or of its shadow: rules of others, or a webhook that is down.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Denied {
-    /// Of the Node.
     pub node: Option<String>,
-    /// Of the shadow.
     pub shadow: Option<String>,
 }
 

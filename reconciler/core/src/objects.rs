@@ -23,7 +23,6 @@ pub use pod::{AgentPod, Controller, Pod, PodItem, is_operator_pod};
 /// The fleet: the parsed object, and its JSON.
 #[derive(Clone, Debug)]
 pub struct WatchedFleet {
-    /// The object.
     pub object: BottlerocketFleet,
     /// UID, generation, spec and status as they were read, for the tests of patches: "no slots" may be stored as `{}` or not at all.
     pub quoted: Value,

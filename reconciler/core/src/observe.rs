@@ -33,7 +33,6 @@ const NAME_MAX: usize = 253;
 /// The time of a pass.
 #[derive(Clone, Copy, Debug)]
 pub struct Now<'a> {
-    /// The time.
     pub time: Timestamp,
     /// This time, as it is written into objects.
     pub text: &'a str,

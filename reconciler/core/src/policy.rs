@@ -20,7 +20,6 @@ pub struct Policy {
 pub struct Durations {
     /// For download and activation.
     pub stage: SignedDuration,
-    /// For a reboot.
     pub reboot: SignedDuration,
     /// For short steps: the agent's first and last report of an update, a node that becomes Ready again.
     pub settle: SignedDuration,

@@ -133,7 +133,6 @@ impl Rules {
 pub struct StepDurations {
     /// Between a node's exclusion from load balancers and its drain; zero = no exclusion.
     pub exclusion: SignedDuration,
-    /// For a drain.
     pub drain: SignedDuration,
     /// How long a node is watched after its update.
     pub verify: SignedDuration,
@@ -163,10 +162,8 @@ pub struct GateQuery {
     pub requires: Option<String>,
 }
 
-/// A gate of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolGate {
-    /// Its name.
     pub name: String,
     /// What it asks.
     pub query: GateQuery,

@@ -67,7 +67,6 @@ fn to_go_on(remedy: &str) -> String {
 
 /// What a condition should say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields of a condition")]
 pub struct DesiredCondition {
     pub type_: &'static str,
     pub status: ConditionStatus,
@@ -225,7 +224,6 @@ pub(crate) fn generation(metadata: &ObjectMeta) -> Option<u64> {
     metadata.generation?.try_into().ok()
 }
 
-/// The conditions of a shadow.
 pub fn shadow_conditions(shadow: &BottlerocketShadow) -> &[Condition] {
     shadow
         .status

@@ -24,9 +24,7 @@ const KINDS: [(&str, &str, &str); 3] = [
 pub struct Workload {
     /// Its kind.
     pub resource: ApiResource,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
 }
 

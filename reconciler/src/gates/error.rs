@@ -19,7 +19,6 @@ pub enum AskError {
     File {
         /// Its name.
         file: String,
-        /// Why.
         #[source]
         why: io::Error,
     },
@@ -64,7 +63,6 @@ pub enum AskError {
     Refused {
         /// Which one.
         field: &'static str,
-        /// Why.
         why: String,
     },
     /// It answered with something else.

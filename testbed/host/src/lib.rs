@@ -48,7 +48,6 @@ pub struct HostOptions {
 
 /// How long things take.
 #[derive(Clone, Copy, Debug, Default)]
-#[allow(missing_docs, reason = "named after what takes that long")]
 pub struct Durations {
     pub refresh: Duration,
     pub prepare: Duration,

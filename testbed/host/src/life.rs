@@ -19,7 +19,6 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Is the host up, and in which boot?
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "named after what a Node shows")]
 pub enum HostPower {
     Up {
         boot_id: String,
@@ -31,7 +30,6 @@ pub enum HostPower {
 /// A boot that has ended, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Its boot id.
     pub boot_id: String,
     /// It ended because the API was asked to reboot; else the host rebooted by itself.
     pub requested: bool,

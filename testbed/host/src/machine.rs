@@ -19,7 +19,6 @@ pub use status::{CommandResult, Image, Partition, Status, UpdateState};
 /// A command of the update dispatcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs, reason = "named after the API's actions")]
 pub enum Command {
     Refresh,
     Prepare,

@@ -18,7 +18,6 @@ pub(crate) struct CommandLine {
     pub environment: BTreeMap<String, String>,
 }
 
-/// The only container of a pod.
 pub(crate) fn only_container(pod: &Pod) -> Result<&Container> {
     match pod.spec.as_ref().map(|spec| spec.containers.as_slice()) {
         Some([container])

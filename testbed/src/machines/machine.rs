@@ -110,7 +110,6 @@ impl Machine {
         &self.name
     }
 
-    /// Its host.
     pub fn host(&self) -> &Host {
         &self.host
     }

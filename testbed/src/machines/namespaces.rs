@@ -40,7 +40,6 @@ const CONTAINERS: &str = "k8s.io";
 
 /// Why a machine cannot be the ground that others stand on.
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the sentences say it")]
 pub enum Unfit {
     #[error("kubelets and containers need root: sudo env \"PATH=$PATH\" \"HOME=$HOME\" make e2e")]
     NotRoot,

@@ -8,7 +8,6 @@ use serde_json::Value;
 pub enum Way {
     /// A merge patch.
     Merge,
-    /// A JSON patch.
     JsonPatch,
     /// The whole object, by PUT: what is there, with the body merged into it.
     Put,
@@ -16,7 +15,6 @@ pub enum Way {
     Apply,
 }
 
-/// What is asked.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ask {
     /// A shadow that is there is changed, or a sub-resource of it (empty: the object itself).

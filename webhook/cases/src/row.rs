@@ -43,9 +43,7 @@ pub struct Row {
     pub status: Value,
     /// What is to be merged into the shadow's metadata.
     pub metadata: Value,
-    /// What is asked.
     pub ask: Ask,
-    /// As a dry run.
     pub dry_run: bool,
     /// Merged into the review: what no API server of ours would ask. Such a row is for the verdict alone.
     pub as_if: Value,

@@ -21,9 +21,7 @@ impl Host {
 /// A Node, as far as a shadow knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its name.
     pub name: String,
-    /// Its UID.
     pub uid: String,
 }
 

@@ -56,7 +56,6 @@ fn of_configuration(source: kube::Error) -> RotationError {
     RotationError::Request(CONFIGURATION, Box::new(source))
 }
 
-/// The [`Store`] that is a cluster.
 pub(crate) struct ClusterStore {
     pub(crate) client: Client,
     pub(crate) namespace: String,

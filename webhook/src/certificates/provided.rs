@@ -35,7 +35,6 @@ pub(crate) enum ProvidedError {
     /// What it holds cannot be served.
     #[error("it cannot be served")]
     Tls(#[from] TlsError),
-    /// It is no certificate.
     #[error("{CERTIFICATE} is not a certificate")]
     NoCertificate,
     /// API servers would not take it for ours: the name that they call us by.

@@ -18,7 +18,6 @@ pub struct ShadowRequest {
     pub uid: String,
     /// Kind of the object.
     pub kind: GroupVersionKind,
-    /// The resource.
     pub resource: GroupVersionResource,
     /// The sub-resource, if it is about one.
     #[serde(default)]

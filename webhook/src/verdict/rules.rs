@@ -77,7 +77,6 @@ impl Rule {
 /// Why a write is refused. The texts are printable, and of limited length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The rule.
     pub rule: Rule,
     /// The field at fault, as `status.attempt`; empty if it is the request as a whole.
     pub field: String,

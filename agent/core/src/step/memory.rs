@@ -50,7 +50,6 @@ pub struct StepMemory {
 /// A command of ours that the host has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BegunCommand {
-    /// The command.
     pub command: Command,
     /// When the host's command before it had ended, by the host's clock; `None` if there was none since boot.
     pub before: Option<Timestamp>,

@@ -23,7 +23,6 @@ pub(crate) struct Glance {
     pub obstacles: Vec<String>,
     /// Versions that no further node is updated to.
     pub halted: Vec<HaltedVersion>,
-    /// The pools.
     pub pools: Vec<PoolLine>,
     /// How many nodes are in which state, with which version.
     pub states: Vec<Count>,

@@ -20,7 +20,6 @@ pub enum Step<'a> {
         /// `spec.attempt` to begin with.
         attempt: Option<u64>,
     },
-    /// Deletes the shadow.
     DeleteShadow(Deletion),
     /// Begins the update to this version.
     Stage(&'a str),
@@ -86,10 +85,8 @@ pub enum Effect<'a> {
     Grant {
         /// The write of the Node: it tests that the Node is still cordoned and marked, and records that it is drained now.
         confirm: Write<'a>,
-        /// The grant.
         grant: Write<'a>,
     },
-    /// The shadow is created.
     CreateShadow {
         /// `spec.attempt` to begin with.
         attempt: Option<u64>,

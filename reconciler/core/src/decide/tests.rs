@@ -86,7 +86,6 @@ fn allocate<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Allocation<'a
     super::decide(fleet, views, &NONE).allocation
 }
 
-/// The write of a decision.
 fn write<'d, 'a>(decision: &'d Decided<'a>) -> &'d Write<'a> {
     match &decision.effect {
         Some(Effect::Write(write) | Effect::Grant { grant: write, .. }) => write,

@@ -27,7 +27,6 @@ const NODES_NAMED: usize = 3;
 /// A version that is halted now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Halted {
-    /// The version.
     pub version: String,
     /// The variant for which it is halted.
     pub variant: String,

@@ -52,7 +52,6 @@ pub struct NodeView<'a> {
     pub force: bool,
     /// Why the API server takes no change of the Node, if that is so.
     pub denied: Option<&'a str>,
-    /// And of the shadow.
     pub shadow_denied: Option<&'a str>,
     /// The workloads whose pods were evicted from the node.
     pub evicted: Evicted<'a>,

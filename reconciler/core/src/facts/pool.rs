@@ -100,7 +100,6 @@ pub struct FirstPool<'a> {
 pub enum FirstPoolStanding<'a> {
     /// There is no pool of this name.
     Missing,
-    /// It is not done.
     NotDone,
     /// A node of it runs an older version and does not ask for this one.
     Behind(&'a str),

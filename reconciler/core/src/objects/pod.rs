@@ -43,7 +43,6 @@ pub type PodItem = Item<Pod>;
 pub struct Pod {
     /// The node that it runs on, or will.
     pub node: Option<String>,
-    /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// The owner that would make it again.
     pub controller: Option<Controller>,
@@ -68,11 +67,8 @@ pub struct Pod {
 /// The owner that controls a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Controller {
-    /// `apiVersion`.
     pub api_version: String,
-    /// `kind`.
     pub kind: String,
-    /// `name`.
     pub name: String,
 }
 

@@ -11,7 +11,6 @@ use semver::Version;
 pub struct Choice {
     /// `seed`: decides the host's wave.
     pub seed: u32,
-    /// `ignore-waves`
     pub ignore_waves: bool,
     /// `version-lock`; `None` is `latest`.
     pub version_lock: Option<Version>,
@@ -22,7 +21,6 @@ pub struct Choice {
 /// A release in the repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// Its version.
     pub version: Version,
     /// When each wave begins, by its lowest seed. Without waves the release is offered to all hosts at once.
     pub waves: BTreeMap<u32, Timestamp>,

@@ -8,7 +8,6 @@ use super::Command;
 
 /// `update_state` of the status document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "named after the API's states")]
 pub enum UpdateState {
     Idle,
     Available,
@@ -18,7 +17,6 @@ pub enum UpdateState {
 
 /// An image as the API names it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "named after the API's fields")]
 pub struct Image {
     pub arch: &'static str,
     pub version: Version,
@@ -27,7 +25,6 @@ pub struct Image {
 
 /// One of the two partition sets as the status document shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "named after the API's fields")]
 pub struct Partition {
     pub image: Image,
     pub next_to_boot: bool,
@@ -35,7 +32,6 @@ pub struct Partition {
 
 /// `most_recent_command` of the status document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "named after the API's fields")]
 pub struct CommandResult {
     pub cmd_type: Command,
     pub cmd_status: &'static str,
@@ -46,7 +42,6 @@ pub struct CommandResult {
 
 /// The status document: a file in `/run`, gone after a boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "named after the API's fields")]
 pub struct Status {
     pub update_state: UpdateState,
     pub available_updates: Vec<Version>,

@@ -168,7 +168,6 @@ impl Maker {
         self.snapshot.is_some()
     }
 
-    /// Takes a fault back.
     pub(crate) async fn take_back(&mut self, fleet: &mut Fleet, fault: &Fault) -> Result<()> {
         match fault {
             Fault::Freeze { process, .. } => {

@@ -47,7 +47,6 @@ impl Prepared {
         })
     }
 
-    /// Starts it.
     pub fn start(self, fleet: &Fleet) -> Result<ByHand> {
         let process = fleet
             .control_plane

@@ -18,7 +18,6 @@ enum Change {
     Spec(Value),
     /// A pool of a higher priority, which is paused, takes the node.
     Overtaken,
-    /// It is deleted.
     Deleted,
 }
 

@@ -134,7 +134,6 @@ pub fn annotation(key: &str, value: impl Into<Json>) -> Json {
     json!({"metadata": {"annotations": {key: value.into()}}})
 }
 
-/// The patch, and a marker.
 pub fn with_marker(mut patch: Json) -> Json {
     patch["metadata"]["annotations"][names::MARKER_ANNOTATION] = json!("{}");
     patch

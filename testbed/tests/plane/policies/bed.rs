@@ -55,7 +55,6 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// The Node of the kubelet.
     pub const KUBELETS_NODE: &str = "kubelets";
 
     /// Applies the overlay. There is no webhook, and nobody is asked to wait for it.

@@ -8,7 +8,6 @@ use serde_json::{Value as Json, json};
 
 use super::objects::{fleet, node, shadow};
 
-/// Of a shadow.
 const SHADOW_FIELDS: [Field<'static>; 22] = [
     Field::Uid,
     Field::Generation,

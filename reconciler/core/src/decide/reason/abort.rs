@@ -10,7 +10,6 @@ use super::text;
 enum Blame {
     /// People or new releases cause it, and nobody has failed.
     NoFailure,
-    /// The node's.
     OfNode,
     /// The node's, because of its pods.
     OfDrain,

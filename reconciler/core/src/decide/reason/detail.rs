@@ -139,12 +139,7 @@ OtherOperator {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Missing<'a> {
     /// One that this node runs, which has the same variant.
-    RunBy {
-        /// The version.
-        version: &'a str,
-        /// The node.
-        node: &'a str,
-    },
+    RunBy { version: &'a str, node: &'a str },
     /// Whatever its pool asks for at least.
     AtLeast,
 }
@@ -184,7 +179,6 @@ impl fmt::Display for Contenders<'_> {
 pub struct UsedUp<'a> {
     /// One of the nodes.
     pub node: &'a str,
-    /// The limit.
     pub limit: LimitScope,
 }
 
@@ -195,7 +189,6 @@ pub enum LimitScope {
     Pool,
     /// The environment, for nodes that no pool selects.
     DefaultPool,
-    /// The fleet.
     Fleet,
 }
 

@@ -11,7 +11,6 @@ pub const TO_GO_ON: &str = "; to go on: ";
 /// What a remedy is about.
 #[derive(Clone, Copy, Debug)]
 pub struct Named<'a> {
-    /// The Node.
     pub node: &'a str,
     /// The pool that steers the node; empty if none does.
     pub pool: &'a str,
