@@ -38,6 +38,12 @@ impl Kubelet {
         }
         state.addresses = state.addresses.wrapping_add(1);
         let [high, low] = state.addresses.to_be_bytes();
+        // A pod that a restored etcd brings back keeps its address; a patch would add a second one, which is refused.
+        let ip = pod
+            .status
+            .as_ref()
+            .and_then(|status| status.pod_ip.clone())
+            .unwrap_or_else(|| Ipv4Addr::new(10, 245, high, low).to_string());
         let (seen, seen_by_task) = watch::channel(pod);
         let (signals, signals_to_task) = mpsc::unbounded_channel();
         state.pods.insert(
@@ -53,7 +59,7 @@ impl Kubelet {
             pod: seen_by_task,
             boot: boot.subscribe(),
             signals: signals_to_task,
-            ip: Ipv4Addr::new(10, 245, high, low).to_string(),
+            ip,
         };
         tasks.spawn(task.run());
     }
