@@ -125,7 +125,7 @@ fn all<T: Readable<Kind: Resource<DynamicType = ()>>>(store: &Store<Item<T>>) ->
     all
 }
 
-/// Draws over what a terminal with so many rows shows, as far as it has room; elsewhere, below the text before.
+/// Redraws a terminal of `rows` rows, as far as the text fits; without `rows`, writes the text below the last one.
 fn draw(text: &str, rows: Option<u16>, output: Output) -> Result<(), Error> {
     let Some(rows) = rows else {
         return write_out(&match output {

@@ -53,8 +53,8 @@ pub struct Empty {
 }
 
 impl LedNode {
-    /// Records what its drain has to do now, and what holds that up, if its pods are known. Its kubelet says that so many volumes
-    /// are in use.
+    /// Records the drain's next work and its obstacles, if the node's pods are known, and the number of volumes that its kubelet
+    /// says are in use.
     pub(crate) fn record_drain(
         &mut self,
         drain: Option<(Arc<DrainPlan>, Option<String>)>,

@@ -119,7 +119,7 @@ impl Scale {
 /// The scales that were read, by owner; `None` for a workload that is not waited for.
 pub type Scales = BTreeMap<String, Option<Scale>>;
 
-/// Whether this owner of pods, of which so many were available, has to be read: it was not, or fewer are available now.
+/// Whether this owner of pods has to be read: it has not been, or it was short of pods.
 pub fn is_unread(owner: &str, before: u32, scales: &Scales) -> bool {
     scales
         .get(owner)

@@ -303,7 +303,7 @@ pub(super) fn cordon<'a>(
     cordon_as(node, cordoned)
 }
 
-/// The node, which somebody has uncordoned, is cordoned again, and its drain begins anew.
+/// Cordons a node again that somebody has uncordoned, and starts its drain again.
 pub(super) fn cordon_again<'a>(
     fleet: &FleetFacts<'a>,
     view: &NodeView<'a>,

@@ -57,7 +57,7 @@ impl<'a> Survey<'a> {
             .flat_map(|rules| &rules.depends_on)
             .map(|(pool, _)| pool.as_str())
             .collect();
-        // Whoever follows may be gone for a moment.
+        // A pool stays done while no other pool depends on it for a moment.
         for done in fleet.done_pools {
             if followed.len() < DONE_POOLS_MAX && fleet.pool(&done.pool).is_some() {
                 followed.insert(&done.pool);

@@ -127,7 +127,7 @@ fn a_node_of_ours_that_lost_shadow_and_ledger_has_a_slot() {
     );
 }
 
-/// After a lost ledger was made anew, running updates have no slots.
+/// When a lost ledger has been created again, running updates have no slots.
 #[test]
 fn running_updates_without_slot_take_one_within_limit() {
     let away = staged().not_ready().named("brs-a");

@@ -6,8 +6,8 @@ use crate::workloads::{Evicted, Scale, Scales};
 
 const CART: &str = "apps/v1/ReplicaSet/shop/cart";
 
-/// What `see` finds of a node that is watched since two minutes, if its slot was taken then, and a workload of its pods, which
-/// had two pods available, was read and has so many.
+/// Returns what `see` finds of a node that has been watched for two minutes. Its slot was taken at `since`. A workload of its
+/// pods had two pods available, and has `available` when it is read.
 fn seen<T>(
     since: Option<&str>,
     available: Option<u32>,
