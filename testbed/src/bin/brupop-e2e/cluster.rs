@@ -214,14 +214,23 @@ async fn apply(control_plane: &ControlPlane, components: &[&str]) -> Result<()> 
 /// `/proc/sys/kernel/random/boot_id` is this machine's, so agents are told of another file. And these kubelets do not measure
 /// their disks, so no pod may ask for a part of one.
 fn overlay(components: &[&str]) -> Value {
-    let patch = json!([
-        {"op": "add", "path": "/spec/template/spec/containers/0/env/-",
-         "value": {"name": "BOOT_ID_FILE", "value": "/run/boot-id"}},
-        {"op": "add", "path": "/spec/template/spec/containers/0/volumeMounts/-",
-         "value": {"name": "boot-id", "mountPath": "/run/boot-id", "readOnly": true}},
-        {"op": "add", "path": "/spec/template/spec/volumes/-",
-         "value": {"name": "boot-id", "hostPath": {"path": "/run/boot-id", "type": "File"}}},
-    ]);
+    let agent = json!({
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "brupop-agent", "namespace": NAMESPACE},
+        "spec": {"template": {"spec": {
+            "containers": [{
+                "name": "agent",
+                "env": [{"name": "BOOT_ID_FILE", "value": "/run/boot-id"}],
+                "volumeMounts": [
+                    {"name": "boot-id", "mountPath": "/run/boot-id", "readOnly": true},
+                ],
+            }],
+            "volumes": [
+                {"name": "boot-id", "hostPath": {"path": "/run/boot-id", "type": "File"}},
+            ],
+        }}},
+    });
     let anywhere = json!(["requests", "limits"].map(|of| {
         let field = format!("/spec/template/spec/containers/0/resources/{of}/ephemeral-storage");
         json!({"op": "remove", "path": field})
@@ -230,7 +239,7 @@ fn overlay(components: &[&str]) -> Value {
         "resources": ["kustomize/overlays/default"],
         "components": components,
         "patches": [
-            {"target": {"kind": "DaemonSet"}, "patch": patch.to_string()},
+            {"patch": agent.to_string()},
             {"target": {"kind": "DaemonSet|Deployment"}, "patch": anywhere.to_string()},
         ],
     })
