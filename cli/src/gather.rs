@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::item::Readable;
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item, names};
-use brupop_core::objects::{LeaseRecord, WatchedFleet, WatchedNode};
+use brupop_core::objects::{LeaseRecord, NodeFacts, WatchedFleet};
 use brupop_core::pool::Pool;
 use brupop_runtime::errors::describe;
 use jiff::Timestamp;
@@ -56,7 +56,7 @@ pub(crate) struct AboutNode {
     /// The pools, if the caller may read them.
     pub pools: Vec<Item<Pool>>,
     /// The Node; `Err` = nobody let us look. It is looked for only if there is no shadow.
-    pub node: Result<Option<WatchedNode>, String>,
+    pub node: Result<Option<NodeFacts>, String>,
     pub events: Vec<Event>,
     /// What could not be looked at, and why.
     pub notes: Vec<String>,
@@ -70,7 +70,7 @@ impl OperatorApi {
     }
 
     /// All Nodes.
-    pub fn nodes(&self) -> Api<WatchedNode> {
+    pub fn nodes(&self) -> Api<Item<NodeFacts>> {
         Api::all(self.client.clone())
     }
 
@@ -120,7 +120,7 @@ impl OperatorApi {
         };
         let found = match found {
             Err(forbidden @ Error::Forbidden(_)) => Err(forbidden.to_string()),
-            other => Ok(other?),
+            other => Ok(other?.map(NodeFacts::from)),
         };
         // The reconciler publishes an Event about a Node on its shadow, too, if there is one.
         let (namespace, about) = match &shadow {

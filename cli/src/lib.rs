@@ -22,7 +22,7 @@ mod table;
 mod words;
 
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item, names};
-use brupop_core::objects::{WatchedFleet, WatchedNode};
+use brupop_core::objects::{NodeFacts, WatchedFleet};
 use brupop_core::pool::Pool;
 use tokio::task::spawn_blocking;
 
@@ -140,7 +140,7 @@ async fn change_fleet(
 async fn change_node(
     server: &OperatorApi,
     name: &str,
-    change: impl FnOnce(&WatchedNode, Option<&BottlerocketShadow>) -> PlannedChange,
+    change: impl FnOnce(&NodeFacts, Option<&BottlerocketShadow>) -> PlannedChange,
 ) -> Result<Changed, Error> {
     let name = server.node_named(name).await;
     let Some(node) = get(&server.nodes(), &name).await? else {
@@ -150,6 +150,6 @@ async fn change_node(
         };
         return Err(Error::Missing(format!("Node {name}{hint}")));
     };
-    let change = change(&node, server.shadow(&name).await.as_ref());
+    let change = change(&node.into(), server.shadow(&name).await.as_ref());
     server.change(&server.nodes(), &name, change).await
 }

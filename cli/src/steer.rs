@@ -5,7 +5,7 @@ use brupop_api::conditions::PROGRESSING;
 use brupop_api::fleet::{ResumedVersion, VersionRecord};
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, State, names};
 use brupop_core::decide::Reason;
-use brupop_core::objects::WatchedNode;
+use brupop_core::objects::NodeFacts;
 use brupop_core::pool::Pool;
 use kube::api::ObjectMeta;
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ pub(crate) fn pause_pool(pool: &Pool, paused: bool) -> PlannedChange {
 
 /// Pauses a node, or ends the pause.
 pub(crate) fn pause_node(
-    node: &WatchedNode,
+    node: &NodeFacts,
     shadow: Option<&BottlerocketShadow>,
     paused: bool,
 ) -> PlannedChange {
@@ -57,7 +57,7 @@ pub(crate) fn pause_node(
         format!("the node {}", node.name()),
         if is_late { late } else { "" },
     );
-    pause(&what, late, [node.is_paused(), paused], patch)
+    pause(&what, late, [node.paused, paused], patch)
 }
 
 /// Makes this patch unless all is as it should be; `then` follows on what is said of a new pause.
@@ -94,7 +94,7 @@ fn reboots(shadow: &BottlerocketShadow) -> bool {
 }
 
 /// Requests the update of a node now, of the operator in this namespace, or cancels the request.
-pub(crate) fn update_now(node: &WatchedNode, namespace: &str, cancel: bool) -> PlannedChange {
+pub(crate) fn update_now(node: &NodeFacts, namespace: &str, cancel: bool) -> PlannedChange {
     let what = format!("the update of the node {}", node.name());
     let annotated = node.annotation(names::UPDATE_NOW_ANNOTATION).is_some();
     if cancel && annotated {
@@ -104,7 +104,7 @@ pub(crate) fn update_now(node: &WatchedNode, namespace: &str, cancel: bool) -> P
     if cancel {
         return unchanged(format!("{what} is not asked for"));
     }
-    if node.is_asked_for() {
+    if node.update_now {
         return unchanged(format!("{what} is asked for already"));
     }
     let why = words::why(node.name(), namespace);
@@ -117,7 +117,7 @@ pub(crate) fn update_now(node: &WatchedNode, namespace: &str, cancel: bool) -> P
 
 /// Ends the back-off of a node after its last attempt, which the annotation names.
 pub(crate) fn retry(
-    node: &WatchedNode,
+    node: &NodeFacts,
     shadow: Option<&BottlerocketShadow>,
     namespace: &str,
 ) -> PlannedChange {
@@ -142,13 +142,13 @@ pub(crate) fn retry(
     annotate(node, names::RETRY_ANNOTATION, Some(&attempt), says)
 }
 
-fn annotate(node: &WatchedNode, key: &str, value: Option<&str>, says: String) -> PlannedChange {
+fn annotate(node: &NodeFacts, key: &str, value: Option<&str>, says: String) -> PlannedChange {
     let patch = Some(annotation(node, key, value));
     PlannedChange { patch, says }
 }
 
-fn annotation(node: &WatchedNode, key: &str, value: Option<&str>) -> Value {
-    json!({"metadata": {"uid": node.uid(), "annotations": {key: value}}})
+fn annotation(node: &NodeFacts, key: &str, value: Option<&str>) -> Value {
+    json!({"metadata": {"uid": node.uid, "annotations": {key: value}}})
 }
 
 /// Resumes a version for each variant for which it is halted, or for this one, by the times of the halts as they were read. The

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use brupop_core::cluster::{Cluster, Watched};
-use brupop_core::objects::{PodItem, WatchedFleet, WatchedNode};
+use brupop_core::objects::{NodeFacts, PodItem, WatchedFleet};
 use brupop_core::pool::Pool;
 pub(crate) use drains::{LOOK_AGAIN, MAX_POD_WATCHES, PodWatches, WantedPods, on_node};
 
@@ -42,7 +42,7 @@ impl Watches {
         let everything = ListParams::default;
         let of_fleet = everything().fields(&format!("metadata.name={}", names::FLEET));
         let of_agents = everything().labels(&format!("{}=agent", names::COMPONENT_LABEL));
-        let nodes = Api::<WatchedNode>::all(client.clone());
+        let nodes = Api::<Item<NodeFacts>>::all(client.clone());
         let shadows = Api::<Item<BottlerocketShadow>>::namespaced(client.clone(), namespace);
         let fleet = Api::<Item<WatchedFleet>>::namespaced(client.clone(), namespace);
         let pools = Api::<Item<Pool>>::namespaced(client.clone(), namespace);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use brupop_api::{Item, names};
 use brupop_core::cluster::Cluster;
 use brupop_core::leader::LeaderState;
-use brupop_core::objects::{AgentPod, Readiness, WatchedNode};
+use brupop_core::objects::{AgentPod, NodeFacts, Readiness};
 use brupop_core::observe::Now;
 use brupop_core::policy::Policy;
 use brupop_core::pool::Pool;
@@ -52,7 +52,7 @@ pub fn cluster() -> Cluster {
         let (node, shadow) = (format!("node-{number:04}"), format!("brs-node-{number:04}"));
         let (runs, updated) = (number % 10 == 0, number % 3 == 0);
         let version = if updated { "1.20.0" } else { "1.19.4" };
-        let watched: WatchedNode = serde_json::from_value(json!({
+        let watched: NodeFacts = serde_json::from_value(json!({
             "metadata": {"name": node, "uid": format!("uid-{node}"), "creationTimestamp": "2026-01-01T00:00:00Z",
                 "labels": {names::UPDATER_INTERFACE_LABEL: names::UPDATER_INTERFACE_VERSION,
                     "pool": (number % 50).to_string(),

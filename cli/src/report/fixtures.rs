@@ -2,7 +2,7 @@
 
 use brupop_api::item::Readable as _;
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item};
-use brupop_core::objects::{WatchedFleet, WatchedNode};
+use brupop_core::objects::{NodeFacts, WatchedFleet};
 use brupop_core::pool::Pool;
 use serde_json::{Value, json};
 
@@ -120,7 +120,7 @@ pub(crate) fn pool(name: &str) -> Item<Pool> {
 }
 
 /// A Node with these labels and annotations.
-pub(crate) fn node(labels: &Value, annotations: &Value) -> WatchedNode {
+pub(crate) fn node(labels: &Value, annotations: &Value) -> NodeFacts {
     let metadata =
         json!({"name": "node-0", "uid": "n", "labels": labels, "annotations": annotations});
     serde_json::from_value(json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata}))

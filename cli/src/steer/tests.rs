@@ -26,21 +26,21 @@ fn a_pause_is_written_once() {
     assert_eq!(pause_fleet(&fleet(false), false).patch, None);
 }
 
-fn asked(node: &WatchedNode) -> PlannedChange {
+fn asked(node: &NodeFacts) -> PlannedChange {
     update_now(node, NS, false)
 }
 
-fn not_now(node: &WatchedNode) -> PlannedChange {
+fn not_now(node: &NodeFacts) -> PlannedChange {
     update_now(node, NS, true)
 }
 
-type Steers = fn(&WatchedNode) -> PlannedChange;
+type Steers = fn(&NodeFacts) -> PlannedChange;
 
-fn paused(node: &WatchedNode) -> PlannedChange {
+fn paused(node: &NodeFacts) -> PlannedChange {
     pause_node(node, None, true)
 }
 
-fn resume_node(node: &WatchedNode) -> PlannedChange {
+fn resume_node(node: &NodeFacts) -> PlannedChange {
     pause_node(node, None, false)
 }
 

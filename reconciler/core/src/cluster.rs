@@ -14,7 +14,7 @@ use kube::core::SelectorExt as _;
 use crate::drain::DrainPlan;
 use crate::facts::Owner;
 use crate::led::LedNode;
-use crate::objects::{AgentPod, WatchedFleet, WatchedNode};
+use crate::objects::{AgentPod, NodeFacts, WatchedFleet};
 use crate::pool::Pool;
 use crate::rules::{GateQuery, PoolGate, Rules};
 
@@ -41,7 +41,9 @@ pub struct Cluster {
 #[derive(Clone, Debug, Default)]
 pub struct NodeRecord {
     /// The Node, if there is one.
-    pub node: Option<Arc<WatchedNode>>,
+    pub node: Option<Arc<NodeFacts>>,
+    /// The Node's `resourceVersion`.
+    pub node_version: Option<u64>,
     /// The shadow, if there is one; perhaps it cannot be read.
     pub shadow: Option<Arc<Item<BottlerocketShadow>>>,
     /// The pods of its agent, by name.
@@ -65,7 +67,7 @@ impl NodeRecord {
 
     /// The marker, if there is one that can be read.
     pub fn marker(&self) -> Option<&Marker> {
-        self.node.as_ref()?.marker().ok()?
+        self.node.as_ref()?.marker.as_ref()?.as_ref().ok()
     }
 
     /// The agent's pod. During a rollout of the `DaemonSet` a node may have two: one that is Ready wins.
@@ -80,7 +82,7 @@ impl NodeRecord {
     pub fn is_being_drained(&self) -> bool {
         let drains =
             |marker: &Marker| marker.drain_started_at.is_some() && marker.drained_at.is_none();
-        let readiness = self.node.as_ref().and_then(|node| node.facts.readiness);
+        let readiness = self.node.as_ref().and_then(|node| node.readiness);
         self.marker().is_some_and(drains)
             && readiness.is_some_and(|readiness| readiness.ready)
             && self
@@ -94,10 +96,7 @@ impl NodeRecord {
         drain: Option<(Arc<DrainPlan>, Option<String>)>,
         now: Timestamp,
     ) {
-        let volumes = self
-            .node
-            .as_ref()
-            .map_or(0, |node| node.facts.volumes_in_use);
+        let volumes = self.node.as_ref().map_or(0, |node| node.volumes_in_use);
         self.led.record_drain(drain, volumes, now);
     }
 
@@ -170,7 +169,7 @@ impl Cluster {
     }
 
     /// The Nodes, by the name that their shadow has or would have.
-    pub fn nodes(&self) -> impl Iterator<Item = (&str, &Arc<WatchedNode>)> {
+    pub fn nodes(&self) -> impl Iterator<Item = (&str, &Arc<NodeFacts>)> {
         self.records
             .iter()
             .filter_map(|(name, entry)| Some((name.as_str(), entry.node.as_ref()?)))
@@ -184,7 +183,7 @@ impl Cluster {
     }
 
     /// The Node of the shadow of this name.
-    pub fn node(&self, name: &str) -> Option<&Arc<WatchedNode>> {
+    pub fn node(&self, name: &str) -> Option<&Arc<NodeFacts>> {
         self.records.get(name)?.node.as_ref()
     }
 
@@ -221,7 +220,7 @@ impl Cluster {
             let node = entry
                 .node
                 .as_ref()
-                .filter(|node| node.marker().is_ok() && !node.facts.overgrown)?;
+                .filter(|node| !matches!(node.marker, Some(Err(_))) && !node.overgrown)?;
             entry.shadow().map(|_| node.name())
         });
         normal.collect()
@@ -235,7 +234,7 @@ impl Cluster {
             entry
                 .node
                 .as_ref()
-                .is_some_and(|node| !matches!(node.marker(), Ok(None)))
+                .is_some_and(|node| node.marker.is_some())
                 || shadow
                     .is_some_and(|item| item.ok().is_none_or(|it| it.spec.state != State::Idle))
         };

@@ -112,8 +112,8 @@ impl<'t> Times<'t> {
         slot: Option<&'t Slot>,
         (durations, steps): (&'t Durations, &'t StepDurations),
     ) -> Self {
-        let node = record.node.as_ref().map(|node| &node.facts);
-        let node_uid = record.node.as_ref().map_or("", |node| node.uid());
+        let node = record.node.as_deref();
+        let node_uid = node.map_or("", |node| node.uid.as_str());
         let mut read = |readiness: Option<Readiness>, field| {
             let mut readiness = readiness?;
             readiness.since = readiness

@@ -53,10 +53,10 @@ impl Cluster {
     /// Records which Nodes are seen cordoned now. The time of the taint says since when, so that a new leader knows it, too.
     pub fn record_cordons(&mut self, now: Timestamp) {
         for record in self.records.values_mut() {
-            let cordoned = record.node.as_ref().filter(|node| node.facts.unschedulable);
+            let cordoned = record.node.as_ref().filter(|node| node.unschedulable);
             let before = record.led.cordoned;
             record.led.cordoned = cordoned.map(|node| {
-                let tainted = node.facts.cordoned_at.filter(|since| *since <= now);
+                let tainted = node.cordoned_at.filter(|since| *since <= now);
                 tainted.or(before).unwrap_or(now)
             });
         }

@@ -2,10 +2,11 @@
 //! can put into them.
 
 mod budget;
-mod kept;
 mod lease;
 mod node;
 mod pod;
+
+use std::collections::BTreeMap;
 
 use brupop_api::item::{self, Readable, Unreadable, lenient_time};
 use brupop_api::{BottlerocketFleet, BottlerocketFleetSpec, BottlerocketFleetStatus};
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 pub use budget::{Budget, BudgetRemedy};
 pub use lease::LeaseRecord;
 pub(crate) use node::runs_bottlerocket;
-pub use node::{NodeFacts, WatchedNode, Words};
+pub use node::{NodeFacts, Words};
 pub use pod::{AgentPod, Controller, Pod, PodItem, is_operator_pod};
 
 /// The fleet: the parsed object, and its JSON.
@@ -102,6 +103,14 @@ impl Readiness {
     pub fn not_ready_since(self) -> Option<Timestamp> {
         self.since.filter(|_| !self.ready)
     }
+}
+
+/// How many bytes these labels or annotations have.
+fn bytes(entries: &BTreeMap<String, String>) -> usize {
+    entries
+        .iter()
+        .map(|(key, value)| key.len() + value.len())
+        .sum()
 }
 
 #[cfg(test)]

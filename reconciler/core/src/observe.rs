@@ -8,7 +8,7 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::fleet::{FailureThreshold, Slot};
-use brupop_api::names::shadow_name;
+use brupop_api::names::{self, shadow_name};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::Cluster;
@@ -66,8 +66,7 @@ pub fn observe<'a>(
     let (mut unreadable, mut too_long, mut not_opted_in) = (BTreeMap::new(), vec![], 0);
     for (name, record) in &cluster.records {
         if let Some(node) = &record.node {
-            let facts = &node.facts;
-            not_opted_in += u64::from(!facts.labelled && runs_bottlerocket(&facts.os_image));
+            not_opted_in += u64::from(!node.labelled && runs_bottlerocket(&node.os_image));
         }
         if record.shadow.is_none() && !record.node.as_ref().is_some_and(|node| node.is_managed()) {
             continue;
@@ -163,7 +162,7 @@ fn note_control_plane<'a>(
 ) {
     let all: Vec<_> = cluster
         .nodes()
-        .filter(|(_, node)| node.facts.control_plane)
+        .filter(|(_, node)| node.control_plane)
         .collect();
     let away: Vec<_> = all
         .iter()
@@ -243,11 +242,10 @@ impl Cluster {
         let unmanaged = unmanaged.map(|(shadow_name, node)| UnmanagedNode {
             shadow_name,
             name: node.name(),
-            uid: node.uid(),
-            label: node.opt_in_label(),
-            os_image: &node.facts.os_image,
+            uid: &node.uid,
+            label: node.label(names::UPDATER_INTERFACE_LABEL),
+            os_image: &node.os_image,
             young: node
-                .facts
                 .created
                 .is_some_and(|created| !clock.is_older(created, min_node_age)),
         });

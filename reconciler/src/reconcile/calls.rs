@@ -71,7 +71,7 @@ impl Context {
         let node = cluster
             .node(name)
             .filter(|_| on_node)
-            .map(|node| node.object_ref(&()));
+            .map(|node| node.object_ref());
         let facts = view.shadow;
         Self {
             node: names::node_of_shadow(name).unwrap_or(name).to_owned(),
@@ -117,7 +117,10 @@ pub(super) fn version_of(object: &Object<String>, cluster: &Cluster) -> Option<u
             &cluster.records.get(name)?.shadow.as_ref()?.metadata
         }
         Object::PoolStatus(name) => &cluster.pools.get(name)?.item.metadata,
-        Object::Node(name) => cluster.node(&names::shadow_name(name))?.meta(),
+        Object::Node(name) => {
+            let record = cluster.records.get(&names::shadow_name(name))?;
+            return record.node.as_ref().and(record.node_version);
+        }
     })
 }
 
@@ -244,7 +247,7 @@ pub(super) fn opt_in(
         node: unmanaged.name.to_owned(),
         reason: event.reason,
         event: Some(event),
-        objects: vec![node.object_ref(&())],
+        objects: vec![node.object_ref()],
         ..Context::default()
     };
     let patch = patch(cluster, write)?.map(Operation::Patch);

@@ -3,7 +3,6 @@
 use brupop_api::conditions::{Condition, PROGRESSING};
 use brupop_api::{BottlerocketShadow, Object, State, names};
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
-use kube::Resource as _;
 use serde_json::Value;
 
 use super::Reconciler;
@@ -73,7 +72,7 @@ impl Reconciler {
         };
         let objects = cluster
             .node(name)
-            .map(|node| node.object_ref(&()))
+            .map(|node| node.object_ref())
             .into_iter()
             .collect();
         self.publisher.publish(Context {

@@ -7,7 +7,7 @@ use brupop_api::{BottlerocketShadow, names};
 use proptest::prelude::*;
 use serde_json::json;
 
-fn node(name: &str, is_ready: bool) -> WatchedNode {
+fn node(name: &str, is_ready: bool) -> Item<NodeFacts> {
     world::node(
         name,
         world::ready(if is_ready { "True" } else { "False" }, None),
@@ -52,7 +52,7 @@ impl Event {
             Self::Node(of, ready) => {
                 node(&name(of), *ready).put(cluster);
             }
-            Self::NodeGone(of) => WatchedNode::remove(&name(of), cluster),
+            Self::NodeGone(of) => Item::<NodeFacts>::remove(&name(of), cluster),
             Self::Shadow(of, known) => {
                 shadow(&name(of), if *known { "Idle" } else { "Dreaming" }).put(cluster);
             }
@@ -83,7 +83,7 @@ fn event() -> impl Strategy<Value = Event> {
 fn objects(
     events: &[Event],
 ) -> (
-    Vec<WatchedNode>,
+    Vec<Item<NodeFacts>>,
     Vec<Item<BottlerocketShadow>>,
     Vec<PodItem>,
 ) {

@@ -8,7 +8,7 @@ use kube::Resource;
 
 use super::{Cluster, NodeRecord, WatchedPool};
 use crate::led::LedNode;
-use crate::objects::{AgentPod, PodItem, WatchedFleet, WatchedNode};
+use crate::objects::{AgentPod, NodeFacts, PodItem, WatchedFleet};
 use crate::pool::{POOLS_MAX, Pool};
 
 /// A kind of objects that is watched.
@@ -43,23 +43,21 @@ pub trait Watched: Resource + Sized {
     fn names(cluster: &Cluster) -> BTreeSet<String>;
 }
 
-impl Watched for WatchedNode {
+impl Watched for Item<NodeFacts> {
     fn put(self, cluster: &mut Cluster) -> bool {
-        let record = cluster.record(&names::shadow_name(self.name()));
-        let changed = record
-            .node
-            .as_ref()
-            .is_none_or(|old| !old.same_facts(&self));
-        if record
-            .node
-            .as_ref()
-            .is_some_and(|old| old.uid() != self.uid())
-        {
+        let version = self.metadata.resource_version.as_ref();
+        let version = version.and_then(|version| version.parse().ok());
+        let node = NodeFacts::from(self);
+        let record = cluster.record(&names::shadow_name(&node.name));
+        let old = record.node.as_deref();
+        // Most changes of a Node are its kubelet's heartbeats.
+        let changed = old != Some(&node);
+        if old.is_some_and(|old| old.uid != node.uid) {
             record.led = LedNode::default();
         } else if changed {
             record.led.owner = None;
         }
-        record.node = Some(Arc::new(self));
+        (record.node, record.node_version) = (Some(Arc::new(node)), version);
         changed
     }
 

@@ -98,7 +98,7 @@ impl LeaderState {
         }
         for record in cluster.records.values_mut() {
             if let (None, Some(node)) = (record.led.owner, &record.node) {
-                record.led.owner = Some(owner(node.all_labels(), &cluster.pools));
+                record.led.owner = Some(owner(&node.all_labels, &cluster.pools));
             }
         }
     }

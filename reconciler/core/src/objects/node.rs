@@ -1,20 +1,48 @@
-//! Nodes as decisions and conditional patches need them.
+//! What is read of a Node, with bounds on what others can put into it.
 
-mod facts;
-
-use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
+use brupop_api::crds::{BOOT_ID_MAX, VERSION_MAX, is_variant};
+use brupop_api::item::{Readable, Unreadable, lenient_time, null_as_default};
 use brupop_api::{Item, Marker, names};
-use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Resource;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-pub use facts::NodeFacts;
-use facts::Shape;
-pub(crate) use facts::runs_bottlerocket;
+use super::{ReadCondition, Readiness, bytes};
+use crate::times;
+
+/// Labels and annotations of a Node that matter here.
+const LABELS: [&str; 4] = [
+    names::UPDATER_INTERFACE_LABEL,
+    names::EXCLUDE_FROM_LB_LABEL,
+    names::ZONE_LABEL,
+    names::CONTROL_PLANE_LABEL,
+];
+const ANNOTATIONS: [&str; 6] = [
+    names::MARKER_ANNOTATION,
+    names::PAUSE_ANNOTATION,
+    names::UPDATE_NOW_ANNOTATION,
+    names::RETRY_ANNOTATION,
+    names::DO_NOT_DISRUPT_ANNOTATION,
+    names::SCALE_DOWN_DISABLED_ANNOTATION,
+];
+/// Most bytes of these labels, or of these annotations. The marker is the longest, with up to 4 KiB.
+const KEPT_MAX: usize = 16 * 1024;
+/// Most bytes of all labels. A Node with more is not updated: no pool could tell whether it selects it.
+const ALL_LABELS_MAX: usize = 64 * 1024;
+/// Longest name of an OS image. A kubelet may report one of more than a megabyte.
+const OS_IMAGE_MAX: usize = 256;
+/// The taint that the node lifecycle controller adds to a node that is cordoned.
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+/// Most bytes of taints, as JSON.
+const TAINTS_MAX: usize = 64 * 1024;
+/// A Node with more labels, or more annotations, is not updated. The API server evaluates our policies on each change of
+/// a Node, at a cost that grows with their number and is limited: it might refuse to put the node back into service.
+const ENTRIES_MAX: usize = 1_000;
 
 /// The value of an annotation that we may have set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,153 +64,377 @@ impl Words {
     }
 }
 
-/// A Node. One that cannot be read has a marker that cannot be read, so it is left alone and keeps its slot. It counts as one of
-/// its pool, its zone and the control plane all the same.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(from = "Item<Shape>")]
-pub struct WatchedNode {
-    metadata: ObjectMeta,
-    /// What is read of it.
-    pub facts: NodeFacts,
+/// What decisions and patches need of a Node. It is read once per change of the Node, because passes are far more
+/// frequent. A Node that cannot be read has a marker that cannot be read, so it is left alone and keeps its slot. It counts as one
+/// of its pool, its zone and the control plane all the same.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(from = "Item<NodeFacts>")]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
+pub struct NodeFacts {
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Timestamp>,
+    /// Those of its labels that patches quote.
+    pub labels: Option<BTreeMap<String, String>>,
+    /// All of its labels, for the selectors of pools; none if it is overgrown.
+    pub all_labels: BTreeMap<String, String>,
+    /// Those of its annotations that matter here.
+    pub annotations: Option<BTreeMap<String, String>>,
+    /// It has too many labels or annotations: the API server might refuse a change of the Node.
+    pub overgrown: bool,
+    /// `spec.unschedulable`.
+    pub unschedulable: bool,
+    /// Since when it is cordoned, as the taint says that the node lifecycle controller adds.
+    pub cordoned_at: Option<Timestamp>,
+    /// As they were read, including fields that we do not know.
+    pub taints: Vec<Value>,
+    /// The condition Ready.
+    pub readiness: Option<Readiness>,
+    /// `status.nodeInfo.bootID`.
+    pub boot_id: String,
+    /// `status.nodeInfo.osImage`.
+    pub os_image: String,
+    /// Opted in by its label.
+    pub labelled: bool,
+    /// Whether it is a node of the control plane. Of these at most one is out of service at a time.
+    pub control_plane: bool,
+    /// How many volumes are in use there, as its kubelet says (`status.volumesInUse`).
+    pub volumes_in_use: usize,
+    /// Carries the label that keeps it out of load balancers.
+    pub excluded: bool,
+    /// Carries our taint.
+    pub tainted: bool,
+    /// The annotation that keeps Karpenter from disrupting it, if it is there.
+    pub do_not_disrupt: Option<Words>,
+    /// The annotation that keeps the cluster autoscaler from removing it, if it is there.
+    pub scale_down_disabled: Option<Words>,
+    /// It is being deleted, or a taint announces its removal ([`LEAVING_TAINTS`](names::LEAVING_TAINTS)).
+    pub leaving: bool,
+    /// A person paused this node by its annotation.
+    pub paused: bool,
+    /// A person asked for this node's update now, regardless of the window; a back-off still applies.
+    pub update_now: bool,
+    /// The attempt after which a person lets this node back off no longer.
+    pub retry: Option<u64>,
+    /// The Bottlerocket version in its OS image.
+    pub version: Option<String>,
+    /// The variant in its OS image, if one can be read.
+    pub variant: Option<String>,
+    /// The value of the well-known label of its zone.
+    pub zone: Option<String>,
+    /// What we changed on it; or why that, or the Node, cannot be read.
+    pub marker: Option<Result<Marker, String>>,
 }
 
-impl From<Item<Shape>> for WatchedNode {
-    fn from(item: Item<Shape>) -> Self {
-        let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let mut facts = NodeFacts {
-            name: text(&item.metadata.name),
-            uid: text(&item.metadata.uid),
-            ..NodeFacts::default()
-        };
-        if let Err(why) = item.body.and_then(|shape| facts.read(shape)) {
-            facts.marker = Some(Err(format!("the Node cannot be read: {why}")));
+#[derive(Deserialize)]
+struct Shape {
+    metadata: Metadata,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    #[serde(default, deserialize_with = "lenient_time")]
+    creation_timestamp: Option<Timestamp>,
+    deletion_timestamp: Option<IgnoredAny>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Spec {
+    unschedulable: bool,
+    #[serde(deserialize_with = "null_as_default")]
+    taints: Vec<Value>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Status {
+    #[serde(deserialize_with = "null_as_default")]
+    conditions: Vec<ReadCondition>,
+    node_info: NodeInfo,
+    /// Their names are of no use here, and there may be any number.
+    #[serde(deserialize_with = "null_as_default")]
+    volumes_in_use: Vec<IgnoredAny>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct NodeInfo {
+    #[serde(rename = "bootID")]
+    boot_id: String,
+    #[serde(rename = "osImage")]
+    os_image: String,
+}
+
+impl Readable for NodeFacts {
+    type Kind = Node;
+
+    fn read(json: &str) -> Result<Self, Unreadable> {
+        let mut node = Self::default();
+        if let Err(why) = node.fill(serde_json::from_str(json)?) {
+            node.marker = Some(Err(unreadable(why)));
         }
-        Self {
-            metadata: item.metadata,
-            facts,
-        }
+        Ok(node)
     }
 }
 
-impl WatchedNode {
+impl From<Item<Self>> for NodeFacts {
+    fn from(item: Item<Self>) -> Self {
+        let (name, uid) = (item.name().to_owned(), item.uid().to_owned());
+        let read = item.body.unwrap_or_else(|why| Self {
+            marker: Some(Err(unreadable(why))),
+            ..Self::default()
+        });
+        Self { name, uid, ..read }
+    }
+}
+
+fn unreadable(why: Unreadable) -> String {
+    format!("the Node cannot be read: {why}")
+}
+
+impl NodeFacts {
     /// `metadata.name`.
     pub fn name(&self) -> &str {
-        &self.facts.name
+        &self.name
     }
 
-    /// `metadata.uid`.
-    pub fn uid(&self) -> &str {
-        &self.facts.uid
+    /// The condition Ready is True.
+    pub fn is_ready(&self) -> bool {
+        self.readiness.is_some_and(|readiness| readiness.ready)
+    }
+
+    /// `status.nodeInfo.bootID`.
+    pub fn boot_id(&self) -> &str {
+        &self.boot_id
+    }
+
+    /// The Bottlerocket version in its OS image.
+    pub fn version(&self) -> Option<&str> {
+        self.version.as_deref()
+    }
+
+    /// The variant in its OS image, or [`UNKNOWN_VARIANT`](names::UNKNOWN_VARIANT).
+    pub fn variant(&self) -> &str {
+        self.variant.as_deref().unwrap_or(names::UNKNOWN_VARIANT)
+    }
+
+    /// What we changed on it. A marker that cannot be read names nothing; so its node keeps its slot.
+    pub fn marker(&self) -> Option<&Marker> {
+        static UNREADABLE: LazyLock<Marker> = LazyLock::new(Marker::default);
+        match self.marker.as_ref()? {
+            Ok(marker) => Some(marker),
+            Err(_) => Some(&UNREADABLE),
+        }
+    }
+
+    /// Whether nothing is left on it of an update. Annotations that are kept for the pods of other nodes are not.
+    pub(crate) fn is_tidy(&self) -> bool {
+        self.marker().is_none_or(Marker::is_kept)
     }
 
     /// Whether it is opted in, or carries changes of ours.
     pub fn is_managed(&self) -> bool {
-        self.facts.labelled || self.facts.marker.is_some()
-    }
-
-    /// The value of this annotation, if it is one of those that matter here.
-    pub fn annotation(&self, key: &str) -> Option<&str> {
-        self.facts
-            .annotations
-            .as_ref()?
-            .get(key)
-            .map(String::as_str)
+        self.labelled || self.marker.is_some()
     }
 
     /// Whether it is out of service: not Ready, cordoned by anybody, or changed by us.
     pub(crate) fn is_away(&self) -> bool {
-        let is_changed = self
-            .marker()
-            .map_or(true, |marker| marker.is_some_and(Marker::holds_changes));
-        !self.facts.is_ready() || self.facts.unschedulable || is_changed
+        let is_changed =
+            |read: &Result<Marker, _>| read.as_ref().map_or(true, Marker::holds_changes);
+        !self.is_ready() || self.unschedulable || self.marker.as_ref().is_some_and(is_changed)
     }
 
-    /// Whether a person has paused it.
-    pub fn is_paused(&self) -> bool {
-        self.facts.paused
+    /// The value of this annotation, if it is one of those that matter here.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.as_ref()?.get(key).map(String::as_str)
     }
 
-    /// Whether a person has asked for its update now.
-    pub fn is_asked_for(&self) -> bool {
-        self.facts.update_now
-    }
-
-    /// All of its labels; none if it has too many.
-    pub(crate) fn all_labels(&self) -> &BTreeMap<String, String> {
-        &self.facts.all_labels
-    }
-
-    /// The value of the opt-in label.
-    pub(crate) fn opt_in_label(&self) -> Option<&str> {
-        self.facts
-            .labels
-            .as_ref()?
-            .get(names::UPDATER_INTERFACE_LABEL)
-            .map(String::as_str)
-    }
-
-    /// What we changed on it, from the marker annotation.
-    ///
-    /// # Errors
-    /// The annotation cannot be read, or the Node as a whole. Says what is wrong with it.
-    pub fn marker(&self) -> Result<Option<&Marker>, &str> {
-        match &self.facts.marker {
-            None => Ok(None),
-            Some(Ok(marker)) => Ok(Some(marker)),
-            Some(Err(error)) => Err(error),
-        }
+    /// The value of this label, if it is one of those that matter here.
+    pub(crate) fn label(&self, key: &str) -> Option<&str> {
+        self.labels.as_ref()?.get(key).map(String::as_str)
     }
 
     /// The parts that a patch tests or changes, as they were read.
     pub fn quoted(&self) -> Value {
         let mut spec = json!({});
-        if self.facts.unschedulable {
+        if self.unschedulable {
             spec["unschedulable"] = json!(true);
         }
-        if !self.facts.taints.is_empty() {
-            spec["taints"] = json!(self.facts.taints);
+        if !self.taints.is_empty() {
+            spec["taints"] = json!(self.taints);
         }
-        let mut metadata = json!({"uid": self.metadata.uid});
-        if let Some(labels) = &self.facts.labels {
-            metadata["labels"] = json!(labels);
-        }
-        if let Some(annotations) = &self.facts.annotations {
-            metadata["annotations"] = json!(annotations);
+        let mut metadata = json!({"uid": self.uid});
+        for (key, entries) in [("labels", &self.labels), ("annotations", &self.annotations)] {
+            if let Some(entries) = entries {
+                metadata[key] = json!(entries);
+            }
         }
         json!({"metadata": metadata, "spec": spec})
     }
 
-    /// Whether nothing differs that matters. Most changes of a Node are its kubelet's heartbeats.
-    pub fn same_facts(&self, other: &Self) -> bool {
-        self.facts == other.facts
+    /// What an Event about it names.
+    pub fn object_ref(&self) -> ObjectReference {
+        ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: Some(self.name.clone()),
+            uid: Some(self.uid.clone()),
+            ..ObjectReference::default()
+        }
+    }
+
+    /// The variant of [`Self::example`].
+    pub const EXAMPLE_VARIANT: &str = "aws-k8s-1.36";
+
+    /// A node that is opted in, Ready and in service: for tests and the model to vary.
+    pub fn example() -> Self {
+        let text = |text: &str| Some(text.to_owned());
+        Self {
+            name: "n".to_owned(),
+            uid: "node-n".to_owned(),
+            labelled: true,
+            readiness: Some(Readiness {
+                ready: true,
+                since: None,
+            }),
+            boot_id: "boot-1".to_owned(),
+            version: text("1.0.0"),
+            variant: text(Self::EXAMPLE_VARIANT),
+            ..Self::default()
+        }
+    }
+
+    /// Reads first what other nodes depend on: where the node is, and whether it is in service. That is kept also if the rest
+    /// cannot be read.
+    fn fill(&mut self, shape: Shape) -> Result<(), Unreadable> {
+        let Shape {
+            metadata,
+            spec,
+            status,
+        } = shape;
+        let Status {
+            conditions,
+            node_info: NodeInfo { boot_id, os_image },
+            volumes_in_use,
+        } = status;
+        self.unschedulable = spec.unschedulable;
+        self.readiness = Readiness::among(&conditions);
+        let Metadata {
+            labels,
+            annotations,
+            ..
+        } = metadata;
+        let count = |them: &Option<BTreeMap<_, _>>| them.as_ref().map_or(0, BTreeMap::len);
+        self.overgrown = count(&labels).max(count(&annotations)) > ENTRIES_MAX
+            || labels
+                .as_ref()
+                .is_some_and(|labels| bytes(labels) > ALL_LABELS_MAX);
+        if !self.overgrown {
+            self.all_labels = labels.clone().unwrap_or_default();
+        }
+        self.labels = those(labels, &LABELS, "labels")?;
+        self.labelled =
+            self.label(names::UPDATER_INTERFACE_LABEL) == Some(names::UPDATER_INTERFACE_VERSION);
+        self.control_plane = self.label(names::CONTROL_PLANE_LABEL).is_some();
+        self.excluded = self.label(names::EXCLUDE_FROM_LB_LABEL).is_some();
+        self.zone = self.label(names::ZONE_LABEL).map(str::to_owned);
+        if boot_id.len() > BOOT_ID_MAX {
+            return Err(Unreadable::TooLong("boot id"));
+        }
+        if os_image.len() > OS_IMAGE_MAX {
+            return Err(Unreadable::TooLong("OS image"));
+        }
+        if json!(spec.taints).to_string().len() > TAINTS_MAX {
+            return Err(Unreadable::TooLong("taints"));
+        }
+        self.annotations = those(annotations, &ANNOTATIONS, "annotations")?;
+        let has_taint = |key: &str| spec.taints.iter().any(|taint| taint["key"] == key);
+        self.created = metadata.creation_timestamp;
+        let cordoned = spec
+            .taints
+            .iter()
+            .find(|taint| taint["key"] == UNSCHEDULABLE);
+        self.cordoned_at = cordoned.and_then(|taint| times::read(taint["timeAdded"].as_str()));
+        self.volumes_in_use = volumes_in_use.len();
+        self.tainted = has_taint(names::UPDATING_TAINT);
+        self.do_not_disrupt = self
+            .annotation(names::DO_NOT_DISRUPT_ANNOTATION)
+            .map(Words::of);
+        self.scale_down_disabled = self
+            .annotation(names::SCALE_DOWN_DISABLED_ANNOTATION)
+            .map(Words::of);
+        self.leaving = metadata.deletion_timestamp.is_some()
+            || names::LEAVING_TAINTS.iter().any(|key| has_taint(key));
+        // Whatever else people write there: nothing starts that they may not have meant to start.
+        self.paused = self
+            .annotation(names::PAUSE_ANNOTATION)
+            .is_some_and(|value| value != "false");
+        self.update_now = self.annotation(names::UPDATE_NOW_ANNOTATION) == Some("true");
+        // Only as it would be written again: a patch tests it.
+        self.retry = self.annotation(names::RETRY_ANNOTATION).and_then(|value| {
+            value
+                .parse()
+                .ok()
+                .filter(|number: &u64| number.to_string() == value)
+        });
+        self.version = version(&os_image).map(str::to_owned);
+        self.variant = variant(&os_image).map(str::to_owned);
+        self.marker = self
+            .annotation(names::MARKER_ANNOTATION)
+            .map(|text| Marker::parse(text).map_err(|error| error.to_string()));
+        self.taints = spec.taints;
+        (self.boot_id, self.os_image) = (boot_id, os_image);
+        Ok(())
     }
 }
 
-impl Resource for WatchedNode {
-    type DynamicType = ();
-    type Scope = <Node as Resource>::Scope;
-
-    fn kind(dt: &()) -> Cow<'_, str> {
-        Node::kind(dt)
+/// Those of these labels or annotations that have these keys.
+///
+/// # Errors
+/// They are too long. `what` says what they are, in the plural.
+fn those(
+    entries: Option<BTreeMap<String, String>>,
+    keys: &[&str],
+    what: &'static str,
+) -> Result<Option<BTreeMap<String, String>>, Unreadable> {
+    let Some(mut entries) = entries else {
+        return Ok(None);
+    };
+    entries.retain(|key, _| keys.contains(&key.as_str()));
+    if bytes(&entries) > KEPT_MAX {
+        return Err(Unreadable::TooLong(what));
     }
+    Ok(Some(entries))
+}
 
-    fn group(dt: &()) -> Cow<'_, str> {
-        Node::group(dt)
-    }
+/// Whether this is the OS image of a host that runs Bottlerocket, as its kubelet says.
+pub(crate) fn runs_bottlerocket(os_image: &str) -> bool {
+    os_image.starts_with(names::OS_IMAGE_PREFIX)
+}
 
-    fn version(dt: &()) -> Cow<'_, str> {
-        Node::version(dt)
-    }
+/// From `Bottlerocket OS 1.19.4 (aws-k8s-1.29)`.
+fn version(os_image: &str) -> Option<&str> {
+    let rest = os_image.strip_prefix(names::OS_IMAGE_PREFIX)?;
+    rest.split(' ')
+        .next()
+        .filter(|version| (1..=VERSION_MAX).contains(&version.len()))
+}
 
-    fn plural(dt: &()) -> Cow<'_, str> {
-        Node::plural(dt)
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
+/// From the same: what stands between the brackets.
+fn variant(os_image: &str) -> Option<&str> {
+    let (_, rest) = os_image
+        .strip_prefix(names::OS_IMAGE_PREFIX)?
+        .split_once(" (")?;
+    rest.strip_suffix(')').filter(|variant| is_variant(variant))
 }

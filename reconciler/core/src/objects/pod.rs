@@ -6,11 +6,10 @@ use brupop_api::item::{Readable, Unreadable, lenient_time, null_as_default};
 use brupop_api::printable::printable;
 use brupop_api::{Item, names};
 use jiff::Timestamp;
+use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Deserializer};
 
-use super::kept::{Keep, Kept};
-use super::{ReadCondition, Readiness};
+use super::{ReadCondition, Readiness, bytes};
 
 /// Annotation of mirror pods, which a kubelet runs from its own files.
 const MIRROR_POD_ANNOTATION: &str = "kubernetes.io/config.mirror";
@@ -21,12 +20,6 @@ const DO_NOT_DISRUPT: [(&str, &str); 2] = [
 ];
 /// The taint of a cordoned node; its effect is `NoSchedule`.
 const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
-/// The annotations of a pod that matter here.
-const POD_ANNOTATIONS: [&str; 3] = [
-    MIRROR_POD_ANNOTATION,
-    DO_NOT_DISRUPT[0].0,
-    DO_NOT_DISRUPT[1].0,
-];
 /// Most bytes of labels. They are needed for the selectors of budgets; a pod of sane size has some hundred bytes.
 const LABELS_MAX: usize = 8 * 1024;
 /// Most labels.
@@ -91,10 +84,10 @@ struct PodShape {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PodMetadata {
-    #[serde(default, deserialize_with = "pod_labels")]
-    labels: Kept,
-    #[serde(default, deserialize_with = "pod_annotations")]
-    annotations: Kept,
+    #[serde(default, deserialize_with = "null_as_default")]
+    labels: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "null_as_default")]
+    annotations: BTreeMap<String, String>,
     #[serde(default, deserialize_with = "null_as_default")]
     owner_references: Vec<OwnerReference>,
     #[serde(default, deserialize_with = "lenient_time")]
@@ -173,22 +166,6 @@ impl OwnerReference {
     }
 }
 
-fn pod_labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Kept, D::Error> {
-    Keep {
-        keys: None,
-        most_bytes: LABELS_MAX,
-    }
-    .read(deserializer)
-}
-
-fn pod_annotations<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Kept, D::Error> {
-    Keep {
-        keys: Some(&POD_ANNOTATIONS),
-        most_bytes: LABELS_MAX,
-    }
-    .read(deserializer)
-}
-
 impl Readable for Pod {
     type Kind = k8s_openapi::api::core::v1::Pod;
 
@@ -198,27 +175,26 @@ impl Readable for Pod {
             spec,
             status,
         } = serde_json::from_str(json)?;
-        if metadata.labels.count > LABELS_COUNT_MAX {
+        let PodMetadata {
+            labels,
+            annotations,
+            owner_references,
+            deletion_timestamp,
+        } = metadata;
+        if labels.len() > LABELS_COUNT_MAX || bytes(&labels) > LABELS_MAX {
             return Err(Unreadable::TooLong("labels"));
         }
-        let controller = metadata
-            .owner_references
-            .into_iter()
-            .find(|owner| owner.controller);
-        let annotations = metadata
-            .annotations
-            .complete("annotations")?
-            .unwrap_or_default();
+        let controller = owner_references.into_iter().find(|owner| owner.controller);
         let asks = DO_NOT_DISRUPT
             .iter()
             .find(|(key, value)| annotations.get(*key).is_some_and(|it| it == value));
         Ok(Self {
             node: spec.node_name,
-            labels: metadata.labels.complete("labels")?.unwrap_or_default(),
+            labels,
             controller: controller.map(OwnerReference::read),
             is_mirror: annotations.contains_key(MIRROR_POD_ANNOTATION),
             do_not_disrupt: asks.map(|(key, _)| *key),
-            gone_by: metadata.deletion_timestamp,
+            gone_by: deletion_timestamp,
             has_claim: spec.volumes.iter().any(|volume| {
                 volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some()
             }),

@@ -5,7 +5,7 @@ use crate::tests::world;
 use brupop_api::{Item, names};
 use serde_json::{Value, json};
 
-fn node(json: Value) -> WatchedNode {
+fn node(json: Value) -> NodeFacts {
     serde_json::from_value(json).unwrap()
 }
 
@@ -23,7 +23,7 @@ fn the_version_is_read_out_of_the_image() {
         ("", None),
     ] {
         let node = node(json!({"metadata": {}, "status": {"nodeInfo": {"osImage": image}}}));
-        assert_eq!(node.facts.version.as_deref(), version, "{image}");
+        assert_eq!(node.version.as_deref(), version, "{image}");
     }
     let longest = "v".repeat(48);
     for (of, variant) in [
@@ -38,7 +38,7 @@ fn the_version_is_read_out_of_the_image() {
     ] {
         let image = format!("Bottlerocket OS 1.19.4{of}");
         let node = node(json!({"metadata": {}, "status": {"nodeInfo": {"osImage": image}}}));
-        assert_eq!(node.facts.variant.as_deref(), variant, "{image}");
+        assert_eq!(node.variant.as_deref(), variant, "{image}");
     }
 }
 
@@ -68,8 +68,8 @@ fn heartbeats_change_nothing() {
         }))
     };
     let first = beat("1", "2026-11-21T04:00:00Z", "True");
-    assert!(first.same_facts(&beat("2", "2026-11-21T04:05:00Z", "True")));
-    assert!(!first.same_facts(&beat("2", "2026-11-21T04:05:00Z", "False")));
+    assert_eq!(first, beat("2", "2026-11-21T04:05:00Z", "True"));
+    assert_ne!(first, beat("2", "2026-11-21T04:05:00Z", "False"));
 }
 
 #[test]
@@ -77,20 +77,13 @@ fn an_unreadable_marker_is_an_error() {
     let with = |marker: &str| {
         node(json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: marker, "other": "x"}}}))
     };
+    let unreadable = with("[]").marker.unwrap().unwrap_err();
     assert!(
-        with("[]")
-            .marker()
-            .unwrap_err()
-            .contains(names::MARKER_ANNOTATION)
+        unreadable.contains(names::MARKER_ANNOTATION),
+        "{unreadable}"
     );
-    assert_eq!(
-        with(r#"{"shadow_uid":"u","attempt":3}"#)
-            .marker()
-            .unwrap()
-            .unwrap()
-            .attempt,
-        3
-    );
+    let read = with(r#"{"shadow_uid":"u","attempt":3}"#);
+    assert_eq!(read.marker().unwrap().attempt, 3);
 }
 
 #[test]
@@ -124,7 +117,7 @@ fn soft_cluster_autoscaler_taint_does_not_hold_node() {
     ] {
         let taints = json!([{"key": taint, "effect": "PreferNoSchedule"}]);
         let node = node(json!({"metadata": {}, "spec": {"taints": taints}}));
-        assert_eq!(node.facts.leaving, leaves, "{taint}");
+        assert_eq!(node.leaving, leaves, "{taint}");
     }
 }
 
@@ -136,7 +129,7 @@ fn volumes_in_use_are_counted() {
         (json!(["kubernetes.io/csi/a^b", "c"]), 2),
     ] {
         let node = node(json!({"metadata": {}, "status": {"volumesInUse": volumes}}));
-        assert_eq!(node.facts.volumes_in_use, in_use, "{volumes}");
+        assert_eq!(node.volumes_in_use, in_use, "{volumes}");
     }
 }
 

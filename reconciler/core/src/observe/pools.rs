@@ -27,7 +27,7 @@ pub fn pools_at<'a>(
     let mut nodes = vec![0; cluster.pools.len()];
     let (mut labelled, mut unselected) = (0, 0);
     for record in cluster.records.values() {
-        if !record.node.as_ref().is_some_and(|node| node.facts.labelled) {
+        if !record.node.as_ref().is_some_and(|node| node.labelled) {
             continue;
         }
         labelled += 1;

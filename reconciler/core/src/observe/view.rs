@@ -52,11 +52,8 @@ impl<'a> Observer<'a> {
         } else {
             None
         };
-        let node = record.node.as_ref().map(|node| &node.facts);
-        let mut unreadable = record
-            .node
-            .as_ref()
-            .and_then(|node| node.marker().err().map(str::to_owned));
+        let node = record.node.as_deref();
+        let mut unreadable = node.and_then(|node| node.marker.as_ref()?.as_ref().err().cloned());
         let zone = match pool.and_then(|pool| *self.topology_keys.get(pool)?) {
             None => node.and_then(|node| node.zone.as_deref()),
             Some(key) => node

@@ -17,7 +17,7 @@ use crate::cluster::{Cluster, Watched as _};
 use crate::facts::Observed;
 use crate::leader::LeaderState;
 use crate::led::KnownDrain;
-use crate::objects::{AgentPod, Budget, PodItem, Readiness, WatchedNode};
+use crate::objects::{AgentPod, Budget, NodeFacts, PodItem, Readiness};
 use crate::observe::{Now, observe, pools_at};
 use crate::policy::Policy;
 use crate::pool::Pool;
@@ -51,7 +51,7 @@ pub(crate) fn with(mut one: Value, other: &Value) -> Value {
 }
 
 /// An opted-in node that is Ready, with these changes.
-pub(crate) fn node(name: &str, more: Value) -> WatchedNode {
+pub(crate) fn node(name: &str, more: Value) -> Item<NodeFacts> {
     let json = json!({
         "metadata": {"name": name, "uid": format!("node-{name}"),
             "labels": {names::UPDATER_INTERFACE_LABEL: names::UPDATER_INTERFACE_VERSION}},

@@ -59,7 +59,7 @@ impl Basis {
         let marker = record.and_then(NodeRecord::marker);
         let node_uid = record
             .and_then(|record| record.node.as_ref())
-            .map_or("", |node| node.uid());
+            .map_or("", |node| node.uid.as_str());
         Self {
             revisions,
             marker: marker.cloned(),

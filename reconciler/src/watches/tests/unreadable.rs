@@ -23,7 +23,7 @@ use proptest::prelude::*;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use brupop_core::objects::{Budget, LeaseRecord, PodItem, WatchedFleet, WatchedNode};
+use brupop_core::objects::{Budget, LeaseRecord, NodeFacts, PodItem, WatchedFleet};
 use brupop_core::workloads::Scale;
 
 /// Objects in a list.
@@ -216,7 +216,13 @@ async fn check_all(mutations: &[Mutation]) {
     let node = json!({"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
         "spec": {"unschedulable": true, "taints": [{"key": "k", "effect": "NoSchedule"}]},
         "status": {"conditions": conditions, "nodeInfo": {"bootID": "b", "osImage": "Bottlerocket OS 1.0.0"}}});
-    check::<WatchedNode>((), |node| node.marker().is_ok(), &node, mutations).await;
+    check::<Item<NodeFacts>>(
+        (),
+        |node| NodeFacts::from(node.clone()).marker.is_none(),
+        &node,
+        mutations,
+    )
+    .await;
     let pod = json!({"metadata": {"labels": {"a": "b"}, "ownerReferences": controller},
         "spec": {"nodeName": "n", "containers": [{"env": [{"name": "PASSWORD", "value": "hunter2"}]}]},
         "status": {"phase": "Running", "conditions": conditions}});

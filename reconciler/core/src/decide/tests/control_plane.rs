@@ -11,24 +11,15 @@ use super::passes::{fleet, taken};
 use crate::cluster::Cluster;
 use crate::decide::{Decision, Step};
 use crate::facts::{NodeView, Owner};
-use crate::objects::WatchedNode;
+use crate::objects::NodeFacts;
 
 /// The Nodes of the control plane, and whether each is out of service, by name of the shadow.
 fn control_plane(cluster: &Cluster) -> BTreeMap<&str, bool> {
-    let is_control_plane = |node: &WatchedNode| {
-        node.facts
-            .all_labels
-            .contains_key(names::CONTROL_PLANE_LABEL)
-    };
-    let is_away = |node: &WatchedNode| {
-        let ready = node
-            .facts
-            .readiness
-            .is_some_and(|readiness| readiness.ready);
-        let changed = node
-            .marker()
-            .map_or(true, |marker| marker.is_some_and(Marker::holds_changes));
-        !ready || node.facts.unschedulable || changed
+    let is_control_plane =
+        |node: &NodeFacts| node.all_labels.contains_key(names::CONTROL_PLANE_LABEL);
+    let is_away = |node: &NodeFacts| {
+        let ready = node.readiness.is_some_and(|readiness| readiness.ready);
+        !ready || node.unschedulable || node.marker().is_some_and(Marker::holds_changes)
     };
     let nodes = cluster.nodes().filter(|(_, node)| is_control_plane(node));
     nodes.map(|(name, node)| (name, is_away(node))).collect()

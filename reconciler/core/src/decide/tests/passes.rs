@@ -294,7 +294,7 @@ proptest! {
         let observed = fleet.observe(&cluster);
         let seen: BTreeSet<&str> = observed.views.iter().map(|view| view.shadow_name).collect();
         for (name, place) in &fleet.places {
-            let ours = cluster.node(name).is_some_and(|node| node.facts.labelled || !matches!(node.marker(), Ok(None)));
+            let ours = cluster.node(name).is_some_and(|node| node.is_managed());
             prop_assert_eq!(seen.contains(name.as_str()), ours || place.shadow.is_some());
         }
         for view in &observed.views {

@@ -4,7 +4,7 @@ mod default_pool;
 
 use super::*;
 use crate::cluster::Watched;
-use crate::objects::WatchedNode;
+use crate::objects::NodeFacts;
 use crate::observe::pools_at;
 use crate::policy::USUAL;
 use crate::pool::{POOLS_MAX, Pool};
@@ -21,7 +21,7 @@ fn pool(name: &str, priority: u64, selector: &Value) -> Item<Pool> {
     )
 }
 
-fn node(name: &str, of: &Value) -> WatchedNode {
+fn node(name: &str, of: &Value) -> Item<NodeFacts> {
     a_node(name, labels(of.clone()))
 }
 

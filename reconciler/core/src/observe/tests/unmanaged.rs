@@ -7,10 +7,15 @@
 
 use super::*;
 use crate::cluster::Watched as _;
-use crate::objects::WatchedNode;
+use crate::objects::NodeFacts;
 
 /// A node that runs this and has this value of the label, if any.
-fn node(name: &str, label: Option<&str>, os_image: &str, more: Value) -> WatchedNode {
+fn node(
+    name: &str,
+    label: Option<&str>,
+    os_image: &str,
+    more: Value,
+) -> brupop_api::Item<NodeFacts> {
     let created = json!({"metadata": {"creationTimestamp": "2026-11-21T03:00:00Z"}});
     let mut change = with(
         with(
