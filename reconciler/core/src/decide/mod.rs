@@ -16,7 +16,6 @@ mod reason;
 mod step;
 mod update;
 mod versions;
-mod writes;
 
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
@@ -25,7 +24,7 @@ use crate::facts::{FirstPoolStanding, FleetFacts, NodeView, Observed, UnmanagedN
 use crate::objects::runs_bottlerocket;
 use crate::window::Starts;
 pub(crate) use allocate::version_for;
-pub use allocate::{Allocation, candidates};
+pub use allocate::{Allocation, candidates, new_term};
 use allocate::{Holders, allocate};
 use assess::assess;
 use behind::Offers;
@@ -39,10 +38,9 @@ pub use reason::{
     UsedUp,
 };
 use step::Assessment;
-pub use step::{Decision, Deletion, Effect, Step};
+pub use step::{Decision, Deletion, Effect, Step, new_shadow};
 pub(crate) use versions::NOT_RETURNED;
 pub use versions::{Halted, why_halted};
-pub use writes::{new_shadow, new_term};
 
 /// What to do in the whole fleet.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use super::versions::known;
 use super::world::*;
 use super::zones;
 use crate::decide::allocate::Holders;
-use crate::decide::writes;
+use crate::decide::allocate::ledger_tests;
 
 #[test]
 fn a_slot_says_since_when_for_which_release_and_pool() {
@@ -79,7 +79,7 @@ fn records_are_tested_as_they_were_read() {
         (Field::Versions, Value::Versions((&versions).into())),
         (Field::DonePools, Value::DonePools((&[]).into())),
     ] {
-        let tests = writes::ledger_tests(&fleet, &[(field, Value::Absent)]);
+        let tests = ledger_tests(&fleet, &[(field, Value::Absent)]);
         assert!(tests.contains(&(field, expected)), "{field:?}: {tests:?}");
         assert!(tests.contains(&(Field::Term, Value::Number(fleet.term))));
     }

@@ -3,7 +3,6 @@
 use brupop_api::names;
 
 use super::world::*;
-use crate::decide::writes::{put_back, undo};
 use crate::objects::Words;
 
 /// A change of a Node: its field, how the marker tells of it, and how the Node shows it.
@@ -47,18 +46,29 @@ fn nothing_done() -> Marker {
     }
 }
 
+/// What this step writes.
+fn written<'a>(step: Step<'a>, view: &NodeView<'a>) -> Write<'a> {
+    let Some(Effect::Write(write)) = step.effect(&fleet(), view) else {
+        panic!("{step:?} is a write")
+    };
+    write
+}
+
 #[test]
 fn what_is_there_and_ours_is_undone() {
     for (field, tell, show) in ROWS {
         for (ours, there) in [(true, true), (true, false), (false, true), (false, false)] {
-            let (mut marker, mut node) = (nothing_done(), idle().node.unwrap().clone());
+            let mut marker = nothing_done();
             if ours {
                 tell(&mut marker);
             }
-            if there {
-                show(&mut node);
-            }
-            let write = undo(&node, &marker);
+            let view = idle().with_node(|node| {
+                node.marker = Some(Ok(marker));
+                if there {
+                    show(node);
+                }
+            });
+            let write = written(Step::Undo, &view);
             let expected = (ours && there).then_some(Value::Absent);
             assert_eq!(
                 sets(&write, field),
@@ -157,8 +167,8 @@ fn owners_of_evicted_pods_stay_in_the_marker() {
         drained_at: Some("then".into()),
         ..rest.clone()
     };
-    let node = idle().node.unwrap();
-    let write = put_back(&fleet(), &idle(), node, &marker);
+    let view = idle().with_node(|node| node.marker = Some(Ok(marker)));
+    let write = written(Step::PutBack, &view);
     assert_eq!(
         sets(&write, Field::Marker),
         Some(Value::Marker(std::borrow::Cow::Owned(rest)))
