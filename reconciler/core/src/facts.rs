@@ -84,9 +84,6 @@ pub struct Observed<'a> {
 /// A version, and the variant of the nodes that are to run it.
 pub(crate) type Release<'a> = (&'a str, &'a str);
 
-/// A slot, and the name of the shadow that it is for, as the ledger has it.
-pub(crate) type NamedSlot<'a> = (&'a str, &'a Slot);
-
 /// Finds values by name. Names are asked for in their order, and once each: to walk along both costs less than to search.
 pub(crate) fn in_order<'a, T>(
     values: &'a BTreeMap<String, T>,
@@ -148,6 +145,11 @@ impl<'a> FleetFacts<'a> {
         let mut resumed = self.resumed.iter();
         let named = resumed.find(|it| record.is_of(&it.version, &it.variant));
         named.map(|resumed| resumed.halted_at.as_str())
+    }
+
+    /// Whether this process leads, as the ledger says.
+    pub(crate) fn is_led(&self) -> bool {
+        self.ledger_term == Some(self.term)
     }
 
     /// How many nodes may be updated at once in all: never more than the ledger has room for.

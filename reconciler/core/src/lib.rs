@@ -11,7 +11,7 @@
 //!   answers that close gates.
 //! - [`window`] says when updates may start; [`status`] says what people see, [`phases`] what became of updates.
 //!
-//! Read [`facts`] first, then `decide/mod.rs`, `decide/update.rs` and `decide/allocate.rs`.
+//! Read [`facts`] first, then `decide/mod.rs`, `decide/assess.rs` and `decide/allocate.rs`.
 
 #![cfg_attr(test, allow(clippy::too_many_lines, reason = "tables of rows"))]
 

@@ -19,7 +19,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde_json::{Value, json};
 
-use crate::decide::{Reason, TO_GO_ON, goes_back, version_for};
+use crate::decide::{Reason, TO_GO_ON, goes_back};
 use crate::facts::NodeView;
 use crate::times;
 pub use events::EventText;
@@ -48,7 +48,10 @@ pub fn left_by_people(view: &NodeView<'_>) -> Option<&'static str> {
 
 /// That the update of a node is to an older version than it runs.
 pub fn going_back(view: &NodeView<'_>) -> Option<String> {
-    let to = version_for(view).filter(|to| goes_back(view, to))?;
+    let to = view.release()?.0;
+    if !goes_back(view, to) {
+        return None;
+    }
     let runs = view.node?.version()?;
     Some(format!(
         "its host chooses {to}, which is older than the {runs} that it runs, so it waits neither for other pools (spec.dependsOn) nor \

@@ -9,21 +9,83 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use brupop_api::crds::COUNTER_MAX;
+use brupop_api::crds::{COUNTER_MAX, SLOTS_MAX};
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{BottlerocketFleetStatus, Slot};
 use brupop_api::{Field, Object, State, Value, Write};
 
-use super::assess::assess;
-use super::capacity::{Place, Room};
-use super::order::Survey;
-use super::step::Assessment;
+use super::rollout::Survey;
 use super::versions::{Halted, VersionRecords};
-use super::{Reason, StagingStep, TooManyFailures, Turn};
-use crate::facts::{FleetFacts, NamedSlot, NodeView, Owner, Release, is_unavailable};
+use super::{Assessment, LimitScope, Reason, StagingStep, TooManyFailures, Turn, UsedUp, assess};
+use crate::facts::{FleetFacts, NO_ZONE, NodeView, Owner, Release, is_unavailable};
+use crate::objects::NodeFacts;
 
 /// The pods of at most this many nodes are checked before there is room for these nodes.
 const MAX_SUCCESSORS: usize = 32;
+/// The zone of a node that has left its pool.
+const LEFT_POOL: &str = "of a node that has left the pool";
+
+/// A node in this pass.
+pub(crate) struct Candidate<'v, 'a> {
+    pub(super) view: &'v NodeView<'a>,
+    /// The slot of its name.
+    pub(super) slot: Option<&'a Slot>,
+    /// Its update is over, so this pass gives the slot back.
+    pub(super) is_over: bool,
+    /// What it asks for.
+    pub(super) asks: Assessment<'a>,
+}
+
+impl<'a> Candidate<'_, 'a> {
+    /// The slot, if it is for this very shadow.
+    pub(super) fn held(&self) -> Option<&'a Slot> {
+        self.slot.filter(|slot| self.view.holds(slot))
+    }
+
+    /// The slot, if it is not given back.
+    pub(super) fn kept(&self) -> Option<&'a Slot> {
+        self.slot.filter(|_| !self.is_over)
+    }
+}
+
+/// The slots that are given back, by name, and the node (by index) that each belongs to, if there is one.
+pub(crate) type Freed<'a> = Vec<(&'a str, Option<usize>)>;
+
+/// Joins the views, which are sorted by name, with their slots, and assesses each. It is one walk along both, because to search for
+/// each name waits for memory.
+pub(crate) fn join_slots<'v, 'a>(
+    fleet: &FleetFacts<'a>,
+    views: &'v [NodeView<'a>],
+    unreadable: &'a BTreeMap<usize, String>,
+) -> (Vec<Candidate<'v, 'a>>, Freed<'a>) {
+    debug_assert!(
+        views.is_sorted_by_key(|view| view.shadow_name),
+        "the views are sorted"
+    );
+    let (mut nodes, mut freed) = (Vec::with_capacity(views.len()), vec![]);
+    let mut slots = fleet.slots.iter().peekable();
+    for (at, view) in views.iter().enumerate() {
+        while let Some((name, _)) = slots.next_if(|(name, _)| name.as_str() < view.shadow_name) {
+            freed.push((name.as_str(), None));
+        }
+        let slot = slots.next_if(|(name, _)| *name == view.shadow_name);
+        let over = slot.filter(|(_, slot)| is_over(slot, view));
+        freed.extend(over.map(|(name, _)| (name.as_str(), Some(at))));
+        let mut node = Candidate {
+            view,
+            slot: slot.map(|(_, slot)| slot),
+            is_over: over.is_some(),
+            asks: Assessment::wait(Reason::NotLeading),
+        };
+        node.asks = match unreadable.get(&at) {
+            Some(why) => Assessment::wait(Reason::NotUnderstood(why)),
+            None => assess(fleet, view, node.held()),
+        };
+        nodes.push(node);
+    }
+    freed.extend(slots.map(|(name, _)| (name.as_str(), None)));
+    (nodes, freed)
+}
 
 /// Which nodes get slots, and why the rest waits.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,258 +102,87 @@ pub struct Allocation<'a> {
     /// Versions that this write halts.
     pub halted: Vec<Halted>,
     /// The slots that this write gives back, by name, and the view (by index) that each belongs to, if there is one.
-    pub freed: Vec<(&'a str, Option<usize>)>,
+    pub freed: Freed<'a>,
+}
+
+/// Gives back the slots of updates that are over, and takes slots for nodes that may begin: updates already running without a slot
+/// go first, then nodes in turn. A node whose pods are not known yet keeps its place.
+pub(super) fn allocate<'a>(
+    fleet: &FleetFacts<'a>,
+    nodes: &[Candidate<'_, 'a>],
+    freed: Freed<'a>,
+    survey: &Survey<'a>,
+) -> Allocation<'a> {
+    if !fleet.is_led() {
+        return Allocation::default();
+    }
+    let mut versions = VersionRecords::after(fleet, nodes, &freed);
+    versions.note_for_pools(survey);
+    let mut allocation = Allocation {
+        freed,
+        ..Allocation::default()
+    };
+    let mut room = Room::beside(fleet, nodes);
+    let left_over = allocation.take_running(nodes, &mut room);
+    allocation.take_next(fleet, nodes, &mut versions, &mut room);
+    let rest = left_over.map(|at| (at, room.why(Place::of(nodes[at].view))));
+    allocation.queued.extend(rest);
+    allocation.halted = versions.halted();
+    allocation.write = allocation.write(fleet, nodes, versions);
+    allocation
 }
 
 impl<'a> Allocation<'a> {
-    /// Returns why nodes (by index) without a step wait, or begin.
-    pub(super) fn reasons<'s>(
-        &'s self,
-        views: &'s [NodeView<'a>],
-    ) -> impl Iterator<Item = (usize, Reason<'a>)> {
-        let begins = |&at: &usize| {
-            let version = version_for(&views[at]).unwrap_or("");
-            (at, Reason::Staging(StagingStep::Begins(version)))
+    /// Gives slots to running updates that lost theirs with the ledger, and returns those that get none. Nodes that are down for other
+    /// reasons use up the limit, but do not block a node that is already out of service.
+    fn take_running(
+        &mut self,
+        nodes: &[Candidate<'_, 'a>],
+        room: &mut Room<'a>,
+    ) -> impl Iterator<Item = usize> + use<> {
+        let runs = |view: &NodeView<'_>| {
+            view.node.is_some() && view.shadow.is_some_and(|shadow| shadow.is_in_update())
         };
-        let taken = self.taken.iter().map(begins);
-        self.queued.iter().copied().chain(taken)
-    }
-}
-
-/// Gives back the slots of updates that are over, and takes slots for nodes that may begin. The views are sorted by name of
-/// the shadow.
-pub(super) fn allocate<'a>(
-    fleet: &FleetFacts<'a>,
-    views: &[NodeView<'a>],
-    assessments: &[Assessment<'a>],
-    holders: &Holders<'a>,
-    survey: &Survey<'a>,
-) -> Allocation<'a> {
-    if fleet.ledger_term != Some(fleet.term) {
-        return Allocation::default();
-    }
-    let over = holders
-        .freed
-        .iter()
-        .map(|&(name, index)| (name, index.and_then(|index| views.get(index))));
-    let mut versions = VersionRecords::after(fleet, views, over, holders.kept(views));
-    versions.note_for_pools(survey);
-    let canaries = Canaries::of(holders.kept(views));
-    let Choice {
-        taken,
-        queued,
-        preflight,
-    } = choose(fleet, views, assessments, holders, &mut versions, canaries);
-
-    let mut sets: Vec<(Field<'a>, Value<'a>)> = holders
-        .freed
-        .iter()
-        .map(|&(name, _)| (Field::Slot(name), Value::Absent))
-        .collect();
-    sets.extend(taken.iter().filter_map(|&index| {
-        let (view, shadow) = (&views[index], views[index].shadow?);
-        let slot = Slot {
-            uid: shadow.uid.to_owned(),
-            attempt: next_attempt(&shadow),
-            since: Some(fleet.now.to_owned()),
-            version: version_for(view).map(str::to_owned),
-            variant: view.node.map(|node| node.variant().to_owned()),
-            pool: slot_pool(fleet, view),
-            ..Slot::default()
+        let without_slot =
+            (0..nodes.len()).filter(|at| nodes[*at].slot.is_none() && runs(nodes[*at].view));
+        let (away, in_service): (Vec<_>, Vec<_>) =
+            without_slot.partition(|at| is_unavailable(nodes[*at].view));
+        let mut left_over = vec![];
+        let mut take = |at: usize, has_room: bool, taken: &mut Vec<usize>| {
+            if has_room { taken } else { &mut left_over }.push(at);
+            has_room
         };
-        Some((Field::Slot(shadow.name), Value::Slot(slot)))
-    }));
-    let halted = versions.halted();
-    sets.extend(versions.sets());
-    let write = (!sets.is_empty()).then(|| {
-        let mut tests = ledger_tests(fleet, &sets);
-        if !taken.is_empty() {
-            // A patch that lingers must not begin an update once a person has paused the fleet, or made a new one.
-            tests.push((Field::Uid, Value::text_or_absent(fleet.uid)));
-            tests.push((Field::Generation, Value::number_or_absent(fleet.generation)));
-        }
-        Write {
-            object: Object::Ledger,
-            tests,
-            sets,
-        }
-    });
-    Allocation {
-        write,
-        taken,
-        queued,
-        preflight,
-        halted,
-        freed: holders.freed.clone(),
-    }
-}
-
-/// The `BottlerocketPool` in which a slot of this node is taken, as the ledger names it; nothing for the default pool.
-fn slot_pool(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> Option<String> {
-    let pool = fleet
-        .pool_of(view)
-        .filter(|_| view.owner != Owner::DefaultPool);
-    pool.map(|pool| pool.name.to_owned())
-}
-
-/// The attempt for which a slot would be taken now.
-fn next_attempt(shadow: &ShadowFacts<'_>) -> u64 {
-    let attempt = shadow.spec.attempt.unwrap_or(0);
-    match shadow.spec.state {
-        State::Idle => attempt + 1,
-        _ => attempt,
-    }
-}
-
-/// The version to which a slot taken now would let this node be updated.
-pub(crate) fn version_for<'a>(view: &NodeView<'a>) -> Option<&'a str> {
-    Some(view.release()?.0)
-}
-
-/// Which nodes (by index) get the room there is, which wait and why, and whose pods must be checked first.
-struct Choice<'a> {
-    taken: Vec<usize>,
-    queued: Vec<(usize, Reason<'a>)>,
-    preflight: Vec<usize>,
-}
-
-/// Updates already running without a slot go first, then nodes in turn. A node whose pods are not known yet keeps its
-/// place.
-fn choose<'a>(
-    fleet: &FleetFacts<'a>,
-    views: &[NodeView<'a>],
-    assessments: &[Assessment<'a>],
-    holders: &Holders<'a>,
-    versions: &mut VersionRecords<'_, 'a>,
-    mut canaries: Canaries<'a>,
-) -> Choice<'a> {
-    let Running {
-        taken,
-        left_over,
-        mut room,
-    } = choose_running(fleet, views, holders);
-    let mut choice = Choice {
-        taken,
-        queued: vec![],
-        preflight: vec![],
-    };
-    let mut candidates = Candidates::new(fleet, views, assessments, holders, |view, version| {
-        versions.halts(view, version)
-    });
-    while let Some(index) = candidates.next_of(|place| room.has(place)) {
-        if let Some(release) = views[index].release() {
-            let refused = if !canaries.take(versions, release) {
-                Some(Reason::VersionUnproven(release.0))
-            } else if views[index].pods.known && !versions.has_room(release) {
-                Some(Reason::VersionHalted(TooManyFailures::NoRoom))
-            } else {
-                None
-            };
-            if let Some(reason) = refused {
-                choice.queued.push((index, reason));
-                continue;
+        for at in away {
+            let place = Place::of(nodes[at].view);
+            if take(at, room.has_places(place.pool), &mut self.taken) {
+                room.take(place);
             }
         }
-        room.take(Place::of(&views[index]));
-        if views[index].pods.known {
-            choice.taken.push(index);
-        } else {
-            choice
-                .queued
-                .push((index, Reason::LimitReached(Turn::ChecksPods)));
-            choice.preflight.push(index);
+        for (at, node) in nodes.iter().enumerate() {
+            if is_unavailable(node.view) && node.kept().is_none() && !self.taken.contains(&at) {
+                room.note_unavailable(node.view);
+            }
         }
-    }
-    // Who follows is looked at while others are updated, so a slot is given back and taken again in one patch.
-    for _ in 0..MAX_SUCCESSORS {
-        let Some(index) = candidates.next_of(|place| room.will_have(place)) else {
-            break;
-        };
-        let place = Place::of(&views[index]);
-        room.note_successor(place);
-        choice.queued.push((index, room.why(place)));
-        // Known or not: whose pods are no longer asked for are forgotten.
-        choice.preflight.push(index);
-    }
-    let rest = candidates.rest().chain(left_over);
-    choice
-        .queued
-        .extend(rest.map(|index| (index, room.why(Place::of(&views[index])))));
-    choice
-}
-
-/// Which updates that run without a slot get one.
-struct Running<'a> {
-    taken: Vec<usize>,
-    left_over: Vec<usize>,
-    /// How many nodes may begin beside them.
-    room: Room<'a>,
-}
-
-/// Gives slots to running updates that lost theirs with the ledger. Nodes that are down for other reasons use up the limit, but
-/// do not block a node that is already out of service.
-fn choose_running<'a>(
-    fleet: &FleetFacts<'a>,
-    views: &[NodeView<'a>],
-    holders: &Holders<'a>,
-) -> Running<'a> {
-    let kept = holders.kept(views);
-    let slots = kept.map(|(view, (_, slot))| (slot, Place::of(view)));
-    let mut running = Running {
-        taken: vec![],
-        left_over: vec![],
-        room: Room::beside(fleet, slots),
-    };
-    let without_slot = (0..views.len()).filter(|at| !holders.have(*at) && runs(&views[*at]));
-    let (away, in_service): (Vec<_>, Vec<_>) =
-        without_slot.partition(|at| is_unavailable(&views[*at]));
-    for at in away {
-        let place = Place::of(&views[at]);
-        running.take(at, place, running.room.has_places(place.pool));
-    }
-    for (at, view) in views.iter().enumerate() {
-        if is_unavailable(view) && !holders.keep(at) && !running.taken.contains(&at) {
-            let name = view.node.map_or(view.shadow_name, |node| node.name());
-            running.room.note_unavailable(Place::of(view), name);
+        for at in in_service {
+            let place = Place::of(nodes[at].view);
+            if take(at, room.has(place), &mut self.taken) {
+                room.take(place);
+            }
         }
+        left_over.into_iter()
     }
-    for at in in_service {
-        let place = Place::of(&views[at]);
-        running.take(at, place, running.room.has(place));
-    }
-    running
-}
 
-impl<'a> Running<'a> {
-    fn take(&mut self, at: usize, place: Place<'a>, has_room: bool) {
-        if has_room {
-            self.room.take(place);
-            self.taken.push(at);
-        } else {
-            self.left_over.push(at);
-        }
-    }
-}
-
-/// Whether an update of this node runs.
-fn runs(view: &NodeView<'_>) -> bool {
-    view.node.is_some() && view.shadow.is_some_and(|shadow| shadow.is_in_update())
-}
-
-/// How many nodes are trying each version. While no node of their variant has reached it, only as many try it at once as may
-/// fail before it is halted.
-struct Canaries<'a> {
-    trying: BTreeMap<Release<'a>, u64>,
-}
-
-impl<'a> Canaries<'a> {
-    /// From those that keep their slots.
-    fn of<'v>(kept: impl Iterator<Item = (&'v NodeView<'a>, NamedSlot<'a>)>) -> Self
-    where
-        'a: 'v,
-    {
+    /// Gives slots to nodes in turn, as long as there is room.
+    fn take_next(
+        &mut self,
+        fleet: &FleetFacts<'a>,
+        nodes: &[Candidate<'_, 'a>],
+        versions: &mut VersionRecords<'_, 'a>,
+        room: &mut Room<'a>,
+    ) {
+        // While no node of their variant has reached a version, only as many try it at once as may fail before it is halted.
         let mut trying: BTreeMap<Release<'a>, u64> = BTreeMap::new();
-        for (view, (_, slot)) in kept {
+        for (view, slot) in nodes.iter().filter_map(|it| Some((it.view, it.kept()?))) {
             let tries = view.holds(slot) && !slot.counted && !view.time.trial_overdue;
             if let Some(version) = slot.version.as_deref().filter(|_| tries)
                 && let Some(node) = view.node
@@ -299,32 +190,122 @@ impl<'a> Canaries<'a> {
                 *trying.entry((version, node.variant())).or_default() += 1;
             }
         }
-        Self { trying }
+        let mut queue = Queue::new(fleet, nodes, |view, version| versions.halts(view, version));
+        while let Some(at) = queue.next_of(|place| room.has(place)) {
+            let view = nodes[at].view;
+            if let Some(release) = view.release() {
+                let trying = trying.entry(release).or_default();
+                let most = versions.may_still_fail(release);
+                if most.is_some_and(|most| *trying >= most) {
+                    self.queued.push((at, Reason::VersionUnproven(release.0)));
+                    continue;
+                }
+                *trying += 1;
+                if view.pods.known && !versions.has_room(release) {
+                    let why = Reason::VersionHalted(TooManyFailures::NoRoom);
+                    self.queued.push((at, why));
+                    continue;
+                }
+            }
+            room.take(Place::of(view));
+            if view.pods.known {
+                self.taken.push(at);
+            } else {
+                let why = Reason::LimitReached(Turn::ChecksPods);
+                self.queued.push((at, why));
+                self.preflight.push(at);
+            }
+        }
+        // Who follows is looked at while others are updated, so a slot is given back and taken again in one patch.
+        for _ in 0..MAX_SUCCESSORS {
+            let Some(at) = queue.next_of(|place| room.will_have(place)) else {
+                break;
+            };
+            let place = Place::of(nodes[at].view);
+            room.of_mut(place.pool).successors += 1;
+            self.queued.push((at, room.why(place)));
+            // Known or not: whose pods are no longer asked for are forgotten.
+            self.preflight.push(at);
+        }
+        let rest = queue.waiting.into_values().flatten();
+        self.queued
+            .extend(rest.map(|at| (at, room.why(Place::of(nodes[at].view)))));
     }
 
-    /// Returns whether one more node may begin with this version, by what becomes of its record in this pass. If so, it counts from now on.
-    fn take(&mut self, versions: &VersionRecords<'_, 'a>, release: Release<'a>) -> bool {
-        let trying = self.trying.entry(release).or_default();
-        let most = versions.may_still_fail(release);
-        let takes = most.is_none_or(|most| *trying < most);
-        *trying += u64::from(takes);
-        takes
+    /// The write to the ledger, if it has to change.
+    fn write(
+        &self,
+        fleet: &FleetFacts<'a>,
+        nodes: &[Candidate<'_, 'a>],
+        versions: VersionRecords<'_, 'a>,
+    ) -> Option<Write<'a>> {
+        let freed = self.freed.iter();
+        let freed = freed.map(|(name, _)| (Field::Slot(name), Value::Absent));
+        let taken = self.taken.iter().filter_map(|&at| {
+            let (view, shadow) = (nodes[at].view, nodes[at].view.shadow?);
+            let pool = fleet
+                .pool_of(view)
+                .filter(|_| view.owner != Owner::DefaultPool);
+            let slot = Slot {
+                uid: shadow.uid.to_owned(),
+                attempt: next_attempt(&shadow),
+                since: Some(fleet.now.to_owned()),
+                version: view.release().map(|(version, _)| version.to_owned()),
+                variant: view.node.map(|node| node.variant().to_owned()),
+                pool: pool.map(|pool| pool.name.to_owned()),
+                ..Slot::default()
+            };
+            Some((Field::Slot(shadow.name), Value::Slot(slot)))
+        });
+        let mut sets: Vec<(Field<'a>, Value<'a>)> = freed.chain(taken).collect();
+        sets.extend(versions.sets());
+        if sets.is_empty() {
+            return None;
+        }
+        let mut tests = ledger_tests(fleet, &sets);
+        if !self.taken.is_empty() {
+            // A patch that lingers must not begin an update once a person has paused the fleet, or made a new one.
+            tests.push((Field::Uid, Value::text_or_absent(fleet.uid)));
+            tests.push((Field::Generation, Value::number_or_absent(fleet.generation)));
+        }
+        Some(Write {
+            object: Object::Ledger,
+            tests,
+            sets,
+        })
     }
+
+    /// Returns why nodes (by index) without a step wait, or begin.
+    pub(super) fn reasons<'s>(
+        &'s self,
+        nodes: &'s [Candidate<'_, 'a>],
+    ) -> Vec<(usize, Reason<'a>)> {
+        let begins = |&at: &usize| {
+            let version = nodes[at].view.release().map_or("", |release| release.0);
+            (at, Reason::Staging(StagingStep::Begins(version)))
+        };
+        let queued = self.queued.iter().copied();
+        queued.chain(self.taken.iter().map(begins)).collect()
+    }
+}
+
+/// The attempt for which a slot would be taken now.
+fn next_attempt(shadow: &ShadowFacts<'_>) -> u64 {
+    let attempt = shadow.spec.attempt.unwrap_or(0);
+    attempt + u64::from(shadow.spec.state == State::Idle)
 }
 
 /// Returns the nodes (by index into the views, which are sorted by name) that could start, in their order, regardless of limits.
 pub fn candidates<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Vec<usize> {
-    let holders = Holders::of(fleet, views);
-    let with_slots = views.iter().zip(holders.held(views));
-    let assessed = with_slots.map(|(view, slot)| assess(fleet, view, slot));
-    let assessments: Vec<Assessment<'a>> = assessed.collect();
-    let mut candidates = Candidates::new(fleet, views, &assessments, &holders, |_, _| false);
-    std::iter::from_fn(|| candidates.next_of(|_| true)).collect()
+    static NONE: BTreeMap<usize, String> = BTreeMap::new();
+    let (nodes, _) = join_slots(fleet, views, &NONE);
+    let mut queue = Queue::new(fleet, &nodes, |_, _| false);
+    std::iter::from_fn(|| queue.next_of(|_| true)).collect()
 }
 
-/// The candidates. Each node that is taken from them makes its zone busier.
-struct Candidates<'s, 'a> {
-    views: &'s [NodeView<'a>],
+/// The nodes that may begin. Each node that is taken from them makes its zone busier.
+struct Queue<'s, 'v, 'a> {
+    nodes: &'s [Candidate<'v, 'a>],
     /// The nodes of each pool and zone, in their order. Only the first of each is compared.
     waiting: BTreeMap<Place<'a>, VecDeque<usize>>,
     /// The pools whose zones are updated one after the other.
@@ -332,51 +313,48 @@ struct Candidates<'s, 'a> {
     busy: BTreeMap<Option<&'a str>, usize>,
 }
 
-impl<'s, 'a> Candidates<'s, 'a> {
+impl<'s, 'v, 'a> Queue<'s, 'v, 'a> {
     /// The nodes that may start an update to a version that is not halted after this pass. Nodes with slots keep their zones
     /// busy.
     fn new(
         fleet: &FleetFacts<'a>,
-        views: &'s [NodeView<'a>],
-        assessments: &[Assessment<'a>],
-        holders: &Holders<'a>,
+        nodes: &'s [Candidate<'v, 'a>],
         is_halted: impl Fn(&NodeView<'a>, &str) -> bool,
     ) -> Self {
-        let one_by_one = fleet
-            .pools
-            .iter()
-            .enumerate()
-            .filter(|(_, pool)| pool.one_zone_at_a_time);
-        let zone_by_zone = one_by_one.map(|(index, _)| Some(index)).collect();
-        let mut candidates = Self {
-            views,
+        let pools = fleet.pools.iter().enumerate();
+        let one_by_one = pools.filter(|(_, pool)| pool.one_zone_at_a_time);
+        let mut queue = Self {
+            nodes,
             waiting: BTreeMap::new(),
-            zone_by_zone,
+            zone_by_zone: one_by_one.map(|(index, _)| Some(index)).collect(),
             busy: BTreeMap::new(),
         };
         let mut order: Vec<usize> = Vec::new();
-        for (index, (view, assessment)) in views.iter().zip(assessments).enumerate() {
-            if holders.have(index) {
+        for (
+            at,
+            Candidate {
+                view, slot, asks, ..
+            },
+        ) in nodes.iter().enumerate()
+        {
+            if slot.is_some() {
                 if view.node.is_some() && view.shadow.is_some() {
-                    *candidates.busy.entry(view.zone).or_default() += 1;
+                    *queue.busy.entry(view.zone).or_default() += 1;
                 }
-            } else if assessment
+            } else if asks
                 .may_start
                 .is_some_and(|version| !is_halted(view, version))
             {
-                order.push(index);
+                order.push(at);
             }
         }
         // Among equals they stay sorted by name. Most are equals, so there is little to sort.
-        order.sort_by_key(|&index| candidates.rank(index));
-        for index in order {
-            candidates
-                .waiting
-                .entry(Place::of(&views[index]))
-                .or_default()
-                .push_back(index);
+        order.sort_by_key(|&at| queue.rank(at));
+        for at in order {
+            let place = Place::of(nodes[at].view);
+            queue.waiting.entry(place).or_default().push_back(at);
         }
-        candidates
+        queue
     }
 
     /// The next of those in places that have room.
@@ -397,13 +375,8 @@ impl<'s, 'a> Candidates<'s, 'a> {
         self.waiting.get_mut(&place)?.pop_front()
     }
 
-    /// The nodes that were not taken.
-    fn rest(self) -> impl Iterator<Item = usize> + use<'s, 'a> {
-        self.waiting.into_values().flatten()
-    }
-
     fn rank(&self, index: usize) -> (Reverse<bool>, bool, u64, bool, bool) {
-        let view = &self.views[index];
+        let view = self.nodes[index].view;
         let NodeView {
             node, shadow, pods, ..
         } = view;
@@ -424,79 +397,185 @@ impl<'s, 'a> Candidates<'s, 'a> {
     }
 }
 
-/// Which views have slots. It is found out once, in one walk along both, because to search for each name waits for memory.
-pub(super) struct Holders<'a> {
-    /// For each view, by index: the slot of its name, and whether it keeps it.
-    slots: Vec<Option<(NamedSlot<'a>, bool)>>,
-    /// The slots that are given back, and the view (by index) that each belongs to, if there is one.
-    pub(super) freed: Vec<(&'a str, Option<usize>)>,
+/// Where a node counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place<'a> {
+    /// The `BottlerocketPool` (by index) in whose limit it counts; `None` = the default pool, as for nodes that no pool may
+    /// update.
+    pub(super) pool: Option<usize>,
+    /// Its zone, if it has one.
+    zone: Option<&'a str>,
+    /// Its own name, if it is of the control plane.
+    control_plane: Option<&'a str>,
 }
 
-impl<'a> Holders<'a> {
-    /// Of these views, which are sorted by name.
-    pub(super) fn of(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Self {
-        debug_assert!(
-            views.is_sorted_by_key(|view| view.shadow_name),
-            "the views are sorted"
-        );
-        let mut holders = Self {
-            slots: vec![None; views.len()],
-            freed: vec![],
+impl<'a> Place<'a> {
+    pub(super) fn of(view: &NodeView<'a>) -> Self {
+        let pool = match view.owner {
+            Owner::Pool(index) => Some(index),
+            Owner::DefaultPool | Owner::Conflict(..) | Owner::Unknown => None,
         };
-        let mut rest = views.iter().enumerate().peekable();
-        for (name, slot) in fleet.slots {
-            while rest
-                .next_if(|(_, view)| view.shadow_name < name.as_str())
-                .is_some()
-            {}
-            let found = rest.next_if(|(_, view)| view.shadow_name == name);
-            let over = is_over(slot, found.map(|(_, view)| view));
-            if over {
-                holders.freed.push((name, found.map(|(index, _)| index)));
-            }
-            if let Some((index, _)) = found {
-                holders.slots[index] = Some(((name, slot), !over));
-            }
+        let node = view.node.filter(|node| node.control_plane);
+        Self {
+            pool,
+            zone: view.zone,
+            control_plane: node.map(NodeFacts::name),
         }
-        holders
+    }
+}
+
+/// What is left of the limits: how many more nodes may be out of service in each pool, and in the whole fleet.
+struct Room<'a> {
+    fleet: Limit<'a>,
+    /// The default pool's, and then those of the others.
+    pools: Vec<Limit<'a>>,
+    /// The node of the control plane that has a slot.
+    control_plane: Option<&'a str>,
+}
+
+/// What is left of one limit.
+#[derive(Default)]
+struct Limit<'a> {
+    limit: u64,
+    /// Used by slots.
+    slots: u64,
+    /// Used by nodes that are out of service without a slot.
+    unavailable: u64,
+    /// The first of them.
+    unavailable_node: Option<&'a str>,
+    /// Nodes that get the places of these slots once they are given back.
+    successors: u64,
+    /// The zones that have an unavailable node, if it is of a pool that keeps zones apart. Nodes that have none are a zone, too.
+    busy: Option<BTreeSet<&'a str>>,
+}
+
+impl Limit<'_> {
+    /// The ledger has room for this many slots, however many nodes may be unavailable.
+    fn is_full(&self) -> bool {
+        self.slots >= SLOTS_MAX || self.slots + self.unavailable >= self.limit
+    }
+}
+
+impl<'a> Room<'a> {
+    /// What the slots that are kept leave. A slot counts in the pool in which it was taken and, if its node has changed its pool
+    /// since, in the one that owns it now.
+    fn beside(fleet: &FleetFacts<'a>, nodes: &[Candidate<'_, 'a>]) -> Self {
+        let limited = |limit| Limit {
+            limit,
+            ..Limit::default()
+        };
+        let pools = fleet.pools.iter().map(|pool| Limit {
+            busy: pool.one_zone_at_a_time.then(BTreeSet::new),
+            ..limited(pool.limit)
+        });
+        let default_pool = limited(fleet.default_pool.limit);
+        let mut room = Self {
+            fleet: limited(fleet.ceiling),
+            pools: std::iter::once(default_pool).chain(pools).collect(),
+            control_plane: None,
+        };
+        for (view, slot) in nodes.iter().filter_map(|it| Some((it.view, it.kept()?))) {
+            let now = Place::of(view);
+            let index = |name: &str| fleet.pools.binary_search_by_key(&name, |pool| pool.name);
+            let taken_in = match &slot.pool {
+                None => Some(None),
+                Some(pool) => index(pool).ok().map(Some),
+            };
+            if let Some(pool) = taken_in.filter(|pool| now.pool != *pool) {
+                let limit = room.of_mut(pool);
+                limit.slots += 1;
+                limit.busy.as_mut().map(|busy| busy.insert(LEFT_POOL));
+            }
+            room.take(now);
+        }
+        room
     }
 
-    /// The slot of each view, if the slot of its name is for this very shadow.
-    pub(super) fn held(
-        &self,
-        views: &[NodeView<'a>],
-    ) -> impl Iterator<Item = Option<&'a Slot>> + Clone {
-        let slots = self
-            .slots
-            .iter()
-            .map(|found| found.map(|((_, slot), _)| slot));
-        views
-            .iter()
-            .zip(slots)
-            .map(|(view, slot)| slot.filter(|slot| view.holds(slot)))
+    fn of(&self, pool: Option<usize>) -> &Limit<'a> {
+        let at = pool.map_or(0, |index| index + 1);
+        self.pools.get(at).unwrap_or(&self.pools[0])
     }
 
-    /// The slots that are kept, with the views of their names.
-    pub(super) fn kept<'v>(
-        &self,
-        views: &'v [NodeView<'a>],
-    ) -> impl Iterator<Item = (&'v NodeView<'a>, NamedSlot<'a>)> + Clone {
-        let kept = views.iter().zip(&self.slots);
-        kept.filter_map(|(view, found)| {
-            found
-                .filter(|(_, keeps)| *keeps)
-                .map(|(slot, _)| (view, slot))
-        })
+    fn of_mut(&mut self, pool: Option<usize>) -> &mut Limit<'a> {
+        let at = pool.map_or(0, |index| index + 1);
+        let at = if at < self.pools.len() { at } else { 0 };
+        &mut self.pools[at]
     }
 
-    /// Whether this view (by index) has a slot.
-    pub(super) fn have(&self, index: usize) -> bool {
-        self.slots[index].is_some()
+    /// Whether one more node may be taken out of service there.
+    fn has(&self, place: Place<'a>) -> bool {
+        let keeps_quorum = place.control_plane.is_none() || self.control_plane.is_none();
+        keeps_quorum && self.has_places(place.pool) && self.busy_elsewhere(place).is_none()
     }
 
-    /// Whether this view (by index) keeps its slot.
-    pub(super) fn keep(&self, index: usize) -> bool {
-        self.slots[index].is_some_and(|(_, keeps)| keeps)
+    /// Whether the limits of this pool and of the fleet leave a place, whatever zone or node of the control plane is busy.
+    fn has_places(&self, pool: Option<usize>) -> bool {
+        !self.fleet.is_full() && !self.of(pool).is_full()
+    }
+
+    /// Whether there will be room for one more node there, beside those that follow already, once all updates there are over.
+    fn will_have(&self, place: Place<'a>) -> bool {
+        let limit = self.of(place.pool);
+        limit.successors < limit.slots && self.busy_elsewhere(place).is_none()
+    }
+
+    /// A node gets a slot there.
+    fn take(&mut self, place: Place<'a>) {
+        self.fleet.slots += 1;
+        self.of_mut(place.pool).slots += 1;
+        self.keep_busy(place);
+        self.control_plane = self.control_plane.or(place.control_plane);
+    }
+
+    /// This node is out of service without a slot.
+    fn note_unavailable(&mut self, view: &NodeView<'a>) {
+        let place = Place::of(view);
+        let name = view.node.map_or(view.shadow_name, NodeFacts::name);
+        self.keep_busy(place);
+        let pool = place.pool.map_or(0, |index| index + 1);
+        for limit in [&mut self.fleet]
+            .into_iter()
+            .chain(self.pools.get_mut(pool))
+        {
+            limit.unavailable += 1;
+            limit.unavailable_node.get_or_insert(name);
+        }
+    }
+
+    fn keep_busy(&mut self, place: Place<'a>) {
+        if let Some(busy) = &mut self.of_mut(place.pool).busy {
+            busy.insert(place.zone.unwrap_or(NO_ZONE));
+        }
+    }
+
+    /// Another zone than this, in a pool that keeps them apart, that has an unavailable node.
+    fn busy_elsewhere(&self, place: Place<'a>) -> Option<&'a str> {
+        let mut busy = self.of(place.pool).busy.iter().flatten();
+        busy.find(|zone| **zone != place.zone.unwrap_or(NO_ZONE))
+            .copied()
+    }
+
+    /// What the others there wait for.
+    fn why(&self, place: Place<'a>) -> Reason<'a> {
+        let pool = self.of(place.pool);
+        let fleet_is_lower = self.fleet.is_full() && self.fleet.limit <= pool.limit;
+        let (full, limit) = match place.pool {
+            // The fleet's may be the lower one, also for the default pool.
+            _ if !pool.is_full() || fleet_is_lower => (&self.fleet, LimitScope::Fleet),
+            Some(_) => (pool, LimitScope::Pool),
+            None => (pool, LimitScope::DefaultPool),
+        };
+        let waits = Reason::LimitReached(Turn::NoSlot);
+        if full.is_full() {
+            let by_others = full.unavailable_node.filter(|_| full.slots == 0);
+            return by_others.map_or(waits, |node| {
+                Reason::LimitUsedByUnavailableNodes(UsedUp { node, limit })
+            });
+        }
+        let quorum = self.control_plane.filter(|_| place.control_plane.is_some());
+        let busy = self.busy_elsewhere(place).map(Reason::WaitingForZone);
+        busy.or(quorum.map(Reason::ControlPlaneBusy))
+            .unwrap_or(waits)
     }
 }
 
@@ -504,8 +583,7 @@ impl<'a> Holders<'a> {
 ///
 /// A spec that is Idle at the slot's own attempt is final: it never goes back to that attempt, and the next attempt
 /// needs another slot.
-fn is_over(slot: &Slot, view: Option<&NodeView<'_>>) -> bool {
-    let Some(view) = view else { return true };
+fn is_over(slot: &Slot, view: &NodeView<'_>) -> bool {
     let Some(node) = view.node else { return true };
     if view.unreadable {
         return false;

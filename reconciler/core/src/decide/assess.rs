@@ -1,15 +1,69 @@
 //! What one node asks for: its next step, or why it waits. Which nodes get slots is not known yet.
 
-use brupop_api::State;
+use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
+use brupop_api::shadow::LastFailure;
+use brupop_api::{Marker, Problem, State};
 
-use super::step::{Assessment, Case, Deletion, Step};
-use super::{Gone, MonitorStep, OtherOperator, Reason, Silence};
+use super::eligibility::well;
+use super::step::{Deletion, Step};
+use super::{
+    Abort, DrainStep, Gone, MonitorStep, OtherOperator, Reason, RebootStep, Silence, StagingStep,
+    Turn,
+};
 use crate::facts::{FleetFacts, NodeView};
 use crate::objects::NodeFacts;
+use crate::workloads::Evicted;
 
 /// The reason for a node whose kubelet's first report lacks it: nobody knows whether such a host has rebooted.
 const NO_BOOT_ID: &str = "its kubelet reports no boot ID (status.nodeInfo.bootID)";
+
+/// How a host is that should have rebooted.
+const NOT_BACK: &str = "has not come back from its reboot in time";
+const STAYED: &str =
+    "was asked to reboot, has not done so in time, and its agent still reports from the same boot";
+
+const EVICTS: Reason<'static> = Reason::Draining(DrainStep::Evicts);
+
+/// What one node asks for, before it is known which nodes get slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Assessment<'a> {
+    pub(super) step: Option<Step<'a>>,
+    pub(super) reason: Reason<'a>,
+    /// The version to which an update could begin, if the node had a slot.
+    pub(super) may_start: Option<&'a str>,
+}
+
+impl<'a> Assessment<'a> {
+    pub(super) fn wait(reason: Reason<'a>) -> Self {
+        Self {
+            step: None,
+            reason,
+            may_start: None,
+        }
+    }
+
+    pub(super) fn abort(why: Abort) -> Self {
+        Self::take(Step::Abort(why), Reason::Aborting(why))
+    }
+
+    pub(super) fn take(step: Step<'a>, reason: Reason<'a>) -> Self {
+        Self {
+            step: Some(step),
+            ..Self::wait(reason)
+        }
+    }
+}
+
+/// A node that has both its Node and its shadow, in its fleet.
+#[derive(Clone, Copy)]
+pub(super) struct Case<'c, 'a> {
+    pub(super) fleet: &'c FleetFacts<'a>,
+    pub(super) view: &'c NodeView<'a>,
+    pub(super) node: &'a NodeFacts,
+    pub(super) shadow: &'c ShadowFacts<'a>,
+    pub(super) slot: Option<&'a Slot>,
+}
 
 /// Assesses a node that has this slot. What the API server does not let us undo, or write of the shadow, is told as that.
 pub(crate) fn assess<'a>(
@@ -35,7 +89,7 @@ fn next_step<'a>(
     view: &NodeView<'a>,
     slot: Option<&'a Slot>,
 ) -> Assessment<'a> {
-    if fleet.ledger_term != Some(fleet.term) {
+    if !fleet.is_led() {
         return Assessment::wait(Reason::NotLeading);
     }
     let Some(node) = view.node else {
@@ -122,4 +176,467 @@ pub(super) fn undo_when_ready<'a>(node: &'a NodeFacts, reason: Reason<'a>) -> As
         }
         _ => Assessment::wait(Reason::NodeNotReady),
     }
+}
+
+impl<'a> Case<'_, 'a> {
+    fn boot(self) -> Boot {
+        boot(self.node, self.shadow)
+    }
+
+    /// Why to give the update up, if there is a reason. Ask this only while no reboot is under way: before the agent
+    /// has claimed it, or after the host is back.
+    fn given_up(self) -> Option<Abort> {
+        let overdue = self.view.time.step_overdue;
+        self.must_stop()
+            .or(overdue.then_some(Abort::DeadlineExceeded))
+    }
+
+    /// Like [`Self::given_up`], whatever time it is.
+    fn must_stop(self) -> Option<Abort> {
+        let Self {
+            view, node, shadow, ..
+        } = self;
+        let fails_for_ever = shadow.status.problem == Some(Problem::NoInPlaceUpdates);
+        // What was said before a reboot says nothing of the host that is back.
+        let silent = view.time.host_silent && self.boot() == Boot::Same;
+        if shadow.reports(State::ErrorReset) && fails_for_ever {
+            Some(Abort::NoInPlaceUpdates)
+        } else if shadow.reports(State::ErrorReset) || silent {
+            Some(Abort::StepFailed)
+        } else if !node.labelled {
+            Some(Abort::NotLabelled)
+        } else if node.paused {
+            Some(Abort::NodePaused)
+        } else if view.denied.or(view.shadow_denied).is_some() && self.is_before_grant() {
+            Some(Abort::NodeChangesDenied)
+        } else {
+            None
+        }
+    }
+
+    /// Whether the reboot is still to be granted.
+    fn is_before_grant(self) -> bool {
+        let asks = matches!(
+            self.shadow.spec.state,
+            State::StagedAndPerformedUpdate | State::RebootedIntoUpdate
+        );
+        asks && self.shadow.spec.reboot_granted_boot_id.is_none() && self.boot() == Boot::Same
+    }
+
+    /// Undoes our changes on a node whose shadow the API server lets nobody change, so that the update can be neither granted
+    /// nor given up. Once its marker has said *drained*, a grant may be on its way, and nothing but the shadow's write stops it.
+    fn back_without_shadow(self) -> Option<Assessment<'a>> {
+        let Self { node, view, .. } = self;
+        let why = view
+            .shadow_denied
+            .filter(|_| node.is_ready() && self.is_before_grant())?;
+        let ungranted = |marker: &Marker| marker.drained_at.is_none() && !marker.was_drained;
+        node.marker()
+            .filter(|marker| marker.holds_changes() && ungranted(marker))?;
+        Some(Assessment::take(Step::Undo, Reason::NodeChangesDenied(why)))
+    }
+
+    /// Returns why the update is given up if its version is halted: as long as the host does not run it.
+    fn halted(self) -> Option<Abort> {
+        let version = self.shadow.spec.version?;
+        self.fleet
+            .is_halted_for(self.view, version)
+            .then_some(Abort::VersionHalted)
+    }
+
+    /// Wanted: the host has downloaded the image and boots it next. Then the node is emptied, and the reboot granted.
+    pub(super) fn staged(self) -> Assessment<'a> {
+        let shadow = self.shadow;
+        let version = shadow.spec.version.unwrap_or("");
+        let boot = self.boot();
+        if boot != Boot::Same
+            && let Some(undo) = self.back_into_service()
+        {
+            return undo;
+        }
+        match boot {
+            Boot::IntoUpdate => {
+                return Assessment::take(
+                    Step::SkipReboot,
+                    Reason::Monitoring(MonitorStep::Returns),
+                );
+            }
+            Boot::IntoOther if shadow.reached() => return Assessment::abort(Abort::FellBack),
+            Boot::IntoOther | Boot::IntoUnknown => {
+                return Assessment::abort(Abort::RebootedByItself);
+            }
+            Boot::Same => {}
+        }
+        if let Some(undo) = self.back_without_shadow() {
+            return undo;
+        }
+        let reached = shadow.reached();
+        let stop = if reached {
+            self.must_stop()
+        } else {
+            self.given_up()
+        };
+        if let Some(why) = stop.or_else(|| self.halted()) {
+            return Assessment::abort(why);
+        }
+        if !reached {
+            let echoed = shadow.status.attempt == shadow.spec.attempt;
+            if echoed && shadow.status.target_version != shadow.spec.version {
+                return Assessment::abort(Abort::OtherTarget);
+            }
+            let waits = match (self.view.agent_ready, echoed) {
+                (false, _) => Reason::AgentSilent(Silence::NoPod),
+                (true, false) => Reason::Staging(StagingStep::Begins(version)),
+                (true, true) => Reason::Staging(StagingStep::Downloads(version)),
+            };
+            return Assessment::wait(Reason::of_status(&shadow.status).unwrap_or(waits));
+        }
+        let decision = self.empty_then_grant();
+        if self.view.time.step_overdue && stands_still(&decision) {
+            return Assessment::abort(Abort::DeadlineExceeded);
+        }
+        decision
+    }
+
+    /// Undoes our changes on the node, if there are any and the node is Ready. A host in another boot gets this before
+    /// anything else, because it needs neither the agent nor the webhook.
+    fn back_into_service(self) -> Option<Assessment<'a>> {
+        let node = self.node;
+        node.marker()
+            .filter(|marker| node.is_ready() && marker.holds_changes())?;
+        Some(Assessment::take(
+            Step::PutBack,
+            Reason::Monitoring(MonitorStep::Returns),
+        ))
+    }
+
+    fn empty_then_grant(self) -> Assessment<'a> {
+        let Self {
+            view,
+            node,
+            shadow,
+            slot,
+            ..
+        } = self;
+        if slot.is_none_or(|slot| Some(slot.attempt) != shadow.spec.attempt) {
+            return Assessment::wait(Reason::LimitReached(Turn::NoSlot));
+        }
+        if !node.is_ready() {
+            return Assessment::wait(Reason::NodeNotReady);
+        }
+        if !view.agent_ready && view.time.step_overdue {
+            // Nobody would claim the reboot.
+            return Assessment::wait(Reason::AgentSilent(Silence::NoPod));
+        }
+        if let Some(step) = self.next_drain_step() {
+            return step;
+        }
+        // Pods that use volumes wait elsewhere for minutes if these are still attached to a node that reboots.
+        if (node.volumes_in_use > 0)
+            && node.marker().is_some_and(|marker| marker.evicted_claims)
+            && !view.time.volumes_overdue
+        {
+            return Assessment::wait(Reason::Draining(DrainStep::DetachesVolumes));
+        }
+        Assessment::take(Step::Grant, Reason::Draining(DrainStep::Evicts))
+    }
+
+    /// Wanted: another boot, with the new version. Everything here rests on the Node, its marker and the agent's claim.
+    pub(super) fn rebooted(self) -> Assessment<'a> {
+        let Self { node, .. } = self;
+        let boot = self.boot();
+        if boot == Boot::Same {
+            return self.before_reboot();
+        }
+        if !node.is_ready() {
+            return self.await_return();
+        }
+        if let Some(undo) = self.back_into_service() {
+            return undo;
+        }
+        match boot {
+            Boot::IntoOther => Assessment::abort(Abort::FellBack),
+            Boot::IntoUnknown => Assessment::abort(Abort::NotBottlerocket),
+            Boot::Same | Boot::IntoUpdate => self.watch_it(),
+        }
+    }
+
+    /// The node is in service with the new version: monitor it, once its agent has reported the reboot, too. A silent
+    /// agent does not keep the slot for ever.
+    fn watch_it(self) -> Assessment<'a> {
+        let shadow = self.shadow;
+        if shadow.reached() {
+            return Assessment::take(Step::Monitor, Reason::Monitoring(MonitorStep::InService));
+        }
+        // An agent that is not there yet may have said it before the reboot.
+        let told = Reason::against_report(&shadow.status).filter(|_| self.view.agent_ready);
+        match self.given_up() {
+            Some(Abort::NodePaused) | None => {
+                Assessment::wait(told.unwrap_or(Reason::AgentSilent(Silence::NoReport)))
+            }
+            Some(why) => Assessment::abort(why),
+        }
+    }
+
+    /// The host reboots. If it does not come back, only a person can help.
+    fn await_return(self) -> Assessment<'a> {
+        let Self {
+            view, node, shadow, ..
+        } = self;
+        let in_same_boot = self.boot() == Boot::Same && node.is_ready() && view.agent_ready;
+        let wrong = Reason::of_status(&shadow.status).filter(|_| in_same_boot);
+        // A host that goes down answers nothing, either.
+        let wrong = wrong.filter(|wrong| !matches!(wrong, Reason::HostUnreachable(_)));
+        if !view.time.step_overdue {
+            return Assessment::wait(wrong.unwrap_or(Reason::Rebooting(RebootStep::Claimed)));
+        }
+        let overdue = wrong.unwrap_or(Reason::RebootOverdue(if in_same_boot {
+            STAYED
+        } else {
+            NOT_BACK
+        }));
+        // Who repairs nodes by replacing them may do so from now on.
+        match node
+            .marker()
+            .filter(|marker| marker.keeps_autoscalers_away())
+        {
+            Some(_) => Assessment::take(Step::Release, overdue),
+            None => Assessment::wait(overdue),
+        }
+    }
+
+    fn before_reboot(self) -> Assessment<'a> {
+        let Self { node, shadow, .. } = self;
+        if shadow.status.reboot_claimed_boot_id == Some(node.boot_id()) {
+            return self.await_return();
+        }
+        if let Some(undo) = self.back_without_shadow() {
+            return undo;
+        }
+        if let Some(why) = self.given_up().or_else(|| self.halted()) {
+            return Assessment::abort(why);
+        }
+        if shadow.spec.reboot_granted_boot_id.is_none() {
+            // The grant was taken back.
+            return self.empty_then_grant();
+        }
+        let drained = node
+            .marker()
+            .is_some_and(|marker| marker.drained_at.is_some());
+        if !drained || !node.unschedulable {
+            return Assessment::take(Step::WithdrawGrant, Reason::Draining(DrainStep::Evicts));
+        }
+        Assessment::wait(
+            Reason::of_status(&shadow.status).unwrap_or(Reason::Rebooting(RebootStep::Granted)),
+        )
+    }
+
+    /// Wanted: the node in service for a while with the new version.
+    pub(super) fn monitoring(self) -> Assessment<'a> {
+        let Self {
+            fleet,
+            view,
+            node,
+            shadow,
+            ..
+        } = self;
+        if !node.is_ready() {
+            // It was in service; whether it comes back is no longer a matter of this step alone.
+            if view.time.step_overdue {
+                return Assessment::abort(Abort::NotReady);
+            }
+            return Assessment::wait(Reason::NodeNotReady);
+        }
+        if node.version() != shadow.spec.version {
+            return Assessment::abort(if node.version().is_none() {
+                Abort::NotBottlerocket
+            } else {
+                Abort::FellBack
+            });
+        }
+        if let Some(undo) = self.back_into_service() {
+            return undo;
+        }
+        if shadow.reached() && view.time.verified && node.labelled {
+            let waits = match view.evicted {
+                Evicted::Back => None,
+                Evicted::Unknown => Some(Reason::Monitoring(MonitorStep::InService)),
+                Evicted::Missing(owner) => Some(Reason::WorkloadsUnavailable(owner)),
+            };
+            let waits = waits.filter(|_| !view.time.workloads_overdue);
+            return match waits.or(well(fleet, view).err()) {
+                Some(reason) => Assessment::wait(reason),
+                None => Assessment::take(
+                    Step::Finish {
+                        workloads_back: !matches!(view.evicted, Evicted::Missing(_)),
+                    },
+                    Reason::Finishing,
+                ),
+            };
+        }
+        match self.given_up() {
+            // It runs the update and is in service: a pause has nothing to hold back any more.
+            Some(Abort::NodePaused) | None => {
+                Assessment::wait(Reason::Monitoring(MonitorStep::InService))
+            }
+            Some(why) => Assessment::abort(why),
+        }
+    }
+}
+
+impl<'a> Case<'_, 'a> {
+    /// The next step on the way to an empty node; `None` once it is cordoned and no pod is left that has to go. Whether that
+    /// is so is made sure of with the grant.
+    pub(super) fn next_drain_step(self) -> Option<Assessment<'a>> {
+        if self.view.pods.too_many {
+            return Some(Assessment::abort(Abort::CannotDrain));
+        }
+        match self.node.marker() {
+            Some(marker) if marker.drain_started_at.is_some() => self.drain_until_empty(marker),
+            marker => Some(self.begin_drain(marker.is_some_and(|it| it.excluded_at.is_some()))),
+        }
+    }
+
+    /// Up to the cordon, which starts the drain: checks that the node can be emptied, and excludes it from load balancers for as
+    /// long as configured, unless it is excluded already.
+    fn begin_drain(self, is_excluded: bool) -> Assessment<'a> {
+        let Self {
+            fleet, view, node, ..
+        } = self;
+        if !fleet.enforced {
+            // Without the webhook we could empty the node, but neither grant its reboot nor give the update up.
+            return Assessment::wait(Reason::AdmissionNotEnforced);
+        }
+        if let Some(closed) = self.closed() {
+            return closed;
+        }
+        if view.busy_control_plane.is_some() {
+            return Assessment::abort(Abort::PoolClosed);
+        }
+        if view.pods.undrainable.is_some() && !view.force {
+            return Assessment::abort(Abort::CannotDrain);
+        }
+        // What is begun goes on: a node that is out of load balancers does not wait there for a budget.
+        let waits = !view.force && !view.pods.waited && !is_excluded;
+        if let Some(why) = view.pods.blocked.filter(|_| waits) {
+            return Assessment::wait(Reason::BudgetAllowsNone(why));
+        }
+        let leaves = Reason::Draining(DrainStep::LeavesLoadBalancers);
+        if view.time.exclude && !node.excluded && !is_excluded {
+            return Assessment::take(Step::Exclude, leaves);
+        }
+        if is_excluded && !view.time.exclusion_over {
+            return Assessment::wait(leaves);
+        }
+        Assessment::take(Step::Cordon, Reason::Draining(DrainStep::Cordons))
+    }
+
+    /// From the cordon on: evicts until no pod is left, and starts again if pods come back. `None` if none is left.
+    fn drain_until_empty(self, marker: &Marker) -> Option<Assessment<'a>> {
+        let Self { view, node, .. } = self;
+        // A drained node that somebody uncordoned is drained again, with a deadline of its own.
+        let overdue =
+            view.time.drain_overdue && (marker.drained_at.is_none() || node.unschedulable);
+        if !view.force && (overdue || self.is_hopeless(marker)) {
+            return Some(Assessment::abort(if view.pods.is_blocked {
+                Abort::DrainBlocked
+            } else {
+                Abort::DrainTimedOut
+            }));
+        }
+        if !node.unschedulable {
+            // Somebody uncordoned it meanwhile: pods may have come, so it has not been seen empty.
+            return Some(Assessment::take(
+                Step::CordonAgain,
+                Reason::Draining(DrainStep::Cordons),
+            ));
+        }
+        if marker.drained_at.is_none() {
+            return self.evict(overdue);
+        }
+        if !view.pods.known {
+            return Some(Assessment::wait(EVICTS));
+        }
+        // Pods have come since. Either somebody uncordoned the node and cordoned it again, unseen; or the pods tolerate the
+        // cordon, so the deadline stays as it is.
+        (!view.pods.drained).then(|| Assessment::take(Step::DrainAgain, EVICTS))
+    }
+
+    /// Whether the pods that a budget blocked first have had their part of the time, and the last drain failed on a budget,
+    /// too. Then other pods are left in peace.
+    fn is_hopeless(self, marker: &Marker) -> bool {
+        let Self { view, shadow, .. } = self;
+        let blocked_before =
+            |failures: &LastFailure| failures.reason == Abort::DrainBlocked.as_str();
+        marker.drained_at.is_none()
+            && view.time.first_over
+            && view.pods.first_left
+            && view.pods.is_blocked
+            && shadow.spec.last_failure.is_some_and(blocked_before)
+            && !view.is_retried()
+    }
+
+    /// The node is cordoned and not yet recorded as drained.
+    fn evict(self, overdue: bool) -> Option<Assessment<'a>> {
+        let pods = &self.view.pods;
+        if !pods.operator_pods.is_empty() {
+            return Some(Assessment::take(Step::ListOperatorPods, EVICTS));
+        }
+        if pods.drained {
+            return None;
+        }
+        let step = if overdue {
+            Step::DeletePods
+        } else {
+            Step::Evict
+        };
+        Some(Assessment::take(step, EVICTS))
+    }
+}
+
+/// Whether nothing but the deadline of its step ends what this assessment waits for. A drain ends by itself, except one by force
+/// whose pods cannot be deleted; so do the waits for a budget, for load balancers and for volumes.
+fn stands_still(assessment: &Assessment<'_>) -> bool {
+    match (assessment.step, assessment.reason) {
+        (Some(Step::DeletePods), _) => true,
+        (
+            None,
+            Reason::BudgetAllowsNone(_)
+            | Reason::Draining(DrainStep::LeavesLoadBalancers | DrainStep::DetachesVolumes),
+        ) => false,
+        (step, _) => step.is_none(),
+    }
+}
+
+/// In which boot the host is, on facts of the Node alone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Boot {
+    /// Still in the boot from which the update began (or was granted).
+    Same,
+    /// In another boot, with the wanted version.
+    IntoUpdate,
+    /// In another boot, with another version.
+    IntoOther,
+    /// In another boot, and the Node does not say with which version.
+    IntoUnknown,
+}
+
+/// In which boot the host of this node is.
+fn boot(node: &NodeFacts, shadow: &ShadowFacts<'_>) -> Boot {
+    let from = shadow
+        .spec
+        .reboot_granted_boot_id
+        .or(shadow.spec.baseline_boot_id);
+    match (from == Some(node.boot_id()), node.version()) {
+        (true, _) => Boot::Same,
+        (false, None) => Boot::IntoUnknown,
+        (false, version) if version == shadow.spec.version => Boot::IntoUpdate,
+        (false, Some(_)) => Boot::IntoOther,
+    }
+}
+
+/// Whether the host has begun the reboot that we granted: its agent claimed it, or the Node names another boot.
+pub(super) fn has_begun_reboot(node: &NodeFacts, shadow: &ShadowFacts<'_>) -> bool {
+    let in_another = |granted| granted != node.boot_id() && !node.boot_id().is_empty();
+    shadow.is_claimed() || shadow.spec.reboot_granted_boot_id.is_some_and(in_another)
 }

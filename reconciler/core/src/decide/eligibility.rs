@@ -4,8 +4,8 @@ use brupop_api::facts::ShadowFacts;
 use brupop_api::{Problem, State};
 use semver::Version;
 
-use super::assess::undo_when_ready;
-use super::step::{Assessment, Case, Deletion, Step};
+use super::assess::{Assessment, Case, undo_when_ready};
+use super::step::{Deletion, Step};
 use super::{
     Abort, Contenders, Gone, OVERGROWN, OtherOperator, Reason, Silence, StagingStep, TOO_MANY_PODS,
     TooManyFailures, Turn,

@@ -3,42 +3,34 @@
 //! Each write tests the facts that it was decided on, so the API server refuses a write that was decided on a stale
 //! view. The model checker runs these very functions.
 
-mod age;
 mod allocate;
 mod assess;
-mod behind;
-mod capacity;
-mod disruption;
-mod drain;
 mod eligibility;
-mod order;
 mod reason;
+mod rollout;
 mod step;
-mod update;
 mod versions;
 
 use std::cell::LazyCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::{FirstPoolStanding, FleetFacts, NodeView, Observed, UnmanagedNode};
 use crate::objects::runs_bottlerocket;
 use crate::window::Starts;
-pub(crate) use allocate::version_for;
 pub use allocate::{Allocation, candidates, new_term};
-use allocate::{Holders, allocate};
-use assess::assess;
-use behind::Offers;
-use brupop_api::{Field, Object, Value, Write, names};
+use allocate::{Candidate, Place, allocate, join_slots};
+pub(crate) use assess::{Assessment, assess};
+use brupop_api::fleet::Slot;
+use brupop_api::{Field, Marker, Object, State, Value, Write, names};
 pub(crate) use eligibility::goes_back;
-use order::Survey;
 pub(crate) use reason::OVERGROWN;
 pub use reason::{
     Abort, Contenders, DrainStep, Gone, LimitScope, Missing, MonitorStep, Named, OtherOperator,
     Reason, RebootStep, Silence, StagingStep, TO_GO_ON, TOO_MANY_PODS, TooManyFailures, Turn,
     UsedUp,
 };
-use step::Assessment;
-pub use step::{Decision, Deletion, Effect, Step, new_shadow};
+use rollout::{Survey, offers};
+pub use step::{Deletion, Effect, Step, new_shadow};
 pub(crate) use versions::NOT_RETURNED;
 pub use versions::{Halted, why_halted};
 
@@ -49,6 +41,15 @@ pub struct Decisions<'a> {
     pub allocation: Allocation<'a>,
     /// What to do for each node, in the order of the views.
     pub nodes: Vec<Decision<'a>>,
+}
+
+/// What to do for a node, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision<'a> {
+    /// What is to be done now; `None` = wait.
+    pub step: Option<Step<'a>>,
+    /// Why the node moves, or why not.
+    pub reason: Reason<'a>,
 }
 
 impl Observed<'_> {
@@ -66,37 +67,33 @@ pub fn decide<'a>(
     views: &[NodeView<'a>],
     unreadable: &'a BTreeMap<usize, String>,
 ) -> Decisions<'a> {
-    let holders = Holders::of(fleet, views);
-    let with_slots = || views.iter().zip(holders.held(views));
-    let assessed = with_slots().enumerate().map(|(at, (view, slot))| {
-        unreadable.get(&at).map_or_else(
-            || assess(fleet, view, slot),
-            |why| Assessment::wait(Reason::NotUnderstood(why)),
-        )
-    });
-    let mut assessments: Vec<Assessment<'a>> = assessed.collect();
-    let survey = Survey::of(fleet, with_slots());
-    let allocation = allocate(fleet, views, &assessments, &holders, &survey);
-    for (at, reason) in allocation.reasons(views) {
-        if assessments[at].step.is_none() && !unreadable.contains_key(&at) {
-            assessments[at].reason = reason;
+    let (mut nodes, freed) = join_slots(fleet, views, unreadable);
+    let survey = Survey::of(fleet, &nodes);
+    let allocation = allocate(fleet, &nodes, freed, &survey);
+    for (at, reason) in allocation.reasons(&nodes) {
+        if nodes[at].asks.step.is_none() && !unreadable.contains_key(&at) {
+            nodes[at].asks.reason = reason;
         }
     }
-    let waiting = disruption::Waiting::of(views, holders.held(views), &assessments);
-    let offers = LazyCell::new(|| Offers::of(views));
+    let needed = needed_versions(&nodes);
+    let offers = LazyCell::new(|| offers(views));
     let mut behind = BTreeMap::new();
-    let settled = with_slots().zip(&assessments).map(|((view, slot), it)| {
-        let released = || disruption::release(fleet, view, slot, &waiting);
-        let step = it
+    let settled = nodes.iter().map(|node| {
+        let view = node.view;
+        let released = || release(fleet, view, node.held(), &needed);
+        let step = node
+            .asks
             .step
-            .or_else(|| if view.unreadable { None } else { released() });
-        let reason = match it.reason {
-            Reason::NoUpdate => offers
-                .missing(fleet, view)
-                .map_or(Reason::NoUpdate, Reason::NotOffered),
+            .or_else(|| released().filter(|_| !view.unreadable));
+        let reason = match node.asks.reason {
+            Reason::NoUpdate => {
+                let offers = view.node.and_then(|node| offers.get(node.variant()));
+                let missing = offers.and_then(|offers| offers.missing(fleet, view));
+                missing.map_or(Reason::NoUpdate, Reason::NotOffered)
+            }
             // Names the node that keeps the other pool from being done.
             Reason::WaitingForPool(mut first) if first.standing == FirstPoolStanding::NotDone => {
-                let version = version_for(view).unwrap_or_default();
+                let version = view.release().map_or("", |release| release.0);
                 let node = *behind
                     .entry((first.pool, version))
                     .or_insert_with(|| survey.behind(first.pool, version, fleet.versions));
@@ -113,11 +110,60 @@ pub fn decide<'a>(
     Decisions { allocation, nodes }
 }
 
+/// The pools (by index), and the versions, in which an update is under way, or a node lacks nothing but a place: there an updated
+/// node, which came back empty, keeps the annotations that keep autoscalers from removing it. The pods of the nodes after it go
+/// there: were it removed, an autoscaler would launch others for them, perhaps of the old version, without end.
+///
+/// An update counts to its end: while its node reboots and is monitored, an autoscaler launches a node of the old version for
+/// its pods. That one has to be removed, and none that is up to date.
+type Needed<'a> = BTreeSet<(Option<usize>, &'a str)>;
+
+fn needed_versions<'a>(nodes: &[Candidate<'_, 'a>]) -> Needed<'a> {
+    // Most of the time no node is kept.
+    if !nodes.iter().any(|node| is_kept(node.view)) {
+        return Needed::new();
+    }
+    let waits = |node: &&Candidate<'_, 'a>| node.held().is_some() || node.asks.reason.needs_place();
+    let waiting = nodes.iter().filter(waits).map(|node| node.view);
+    let needed = waiting.filter_map(|view| Some((Place::of(view).pool, view.release()?.0)));
+    needed.collect()
+}
+
+fn is_kept(view: &NodeView<'_>) -> bool {
+    let marker = view.node.and_then(|node| node.marker());
+    marker.is_some_and(Marker::is_kept)
+}
+
+/// Returns the step that gives the node's annotations back, once no other node needs the node any more, or something else comes
+/// first: a pause, a halt, or somebody who would replace a node that does not come back. Any other step of the node goes first.
+fn release<'a>(
+    fleet: &FleetFacts<'a>,
+    view: &NodeView<'a>,
+    slot: Option<&Slot>,
+    needed: &Needed<'a>,
+) -> Option<Step<'a>> {
+    let node = view.node.filter(|_| fleet.is_led() && is_kept(view))?;
+    let pool = fleet.pool_of(view);
+    let is_paused =
+        fleet.starts == Starts::Paused || pool.is_some_and(|pool| pool.starts == Starts::Paused);
+    let is_halted = (node.version()).is_some_and(|it| fleet.is_halted_for(view, it));
+    let must_go = !node.labelled || is_paused || is_halted || view.time.kept_is_lost;
+    let is_needed = (node.version()).is_some_and(|it| needed.contains(&(Place::of(view).pool, it)));
+    if !must_go && (slot.is_some() || is_needed && !view.time.kept_for_long) {
+        return None;
+    }
+    // Until its update is over, the owners that the marker names are watched.
+    let is_over = view
+        .shadow
+        .is_none_or(|shadow| shadow.spec.state == State::Idle);
+    Some(if is_over { Step::Undo } else { Step::Release })
+}
+
 /// The write that labels this node, if it runs Bottlerocket and does not have the label. With any value of the label,
 /// somebody has decided about the node, and it is left alone. While the fleet is paused, or another operator would update the
 /// node, too, no node is labelled.
 pub fn opt_in<'a>(fleet: &FleetFacts<'a>, node: &UnmanagedNode<'a>) -> Option<Write<'a>> {
-    let wanted = fleet.ledger_term == Some(fleet.term)
+    let wanted = fleet.is_led()
         && fleet.starts != Starts::Paused
         && fleet.alone
         && node.label.is_none()

@@ -14,7 +14,7 @@ use brupop_api::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-use super::reason::{Abort, Reason};
+use super::reason::Abort;
 use crate::facts::{FleetFacts, NodeView};
 use crate::objects::{NodeFacts, Words};
 
@@ -552,53 +552,4 @@ pub fn new_shadow(
         spec,
         status: None,
     }
-}
-
-/// What to do for a node, and why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decision<'a> {
-    /// What is to be done now; `None` = wait.
-    pub step: Option<Step<'a>>,
-    /// Why the node moves, or why not.
-    pub reason: Reason<'a>,
-}
-
-/// What one node asks for, before it is known which nodes get slots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Assessment<'a> {
-    pub(super) step: Option<Step<'a>>,
-    pub(super) reason: Reason<'a>,
-    /// The version to which an update could begin, if the node had a slot.
-    pub(super) may_start: Option<&'a str>,
-}
-
-impl<'a> Assessment<'a> {
-    pub(super) fn wait(reason: Reason<'a>) -> Self {
-        Self {
-            step: None,
-            reason,
-            may_start: None,
-        }
-    }
-
-    pub(super) fn abort(why: Abort) -> Self {
-        Self::take(Step::Abort(why), Reason::Aborting(why))
-    }
-
-    pub(super) fn take(step: Step<'a>, reason: Reason<'a>) -> Self {
-        Self {
-            step: Some(step),
-            ..Self::wait(reason)
-        }
-    }
-}
-
-/// A node that has both its Node and its shadow, in its fleet.
-#[derive(Clone, Copy)]
-pub(super) struct Case<'c, 'a> {
-    pub(super) fleet: &'c FleetFacts<'a>,
-    pub(super) view: &'c NodeView<'a>,
-    pub(super) node: &'a NodeFacts,
-    pub(super) shadow: &'c ShadowFacts<'a>,
-    pub(super) slot: Option<&'a Slot>,
 }

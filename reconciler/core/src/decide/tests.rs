@@ -39,8 +39,7 @@ use brupop_api::shadow::LastFailure;
 use brupop_api::{Field, Marker, State, Value, Write};
 
 use super::assess::assess;
-use super::disruption::{Waiting, release};
-use super::{Allocation, Decision, Effect, Reason, Step};
+use super::{Allocation, Decision, Effect, Needed, Reason, Step, release};
 use crate::facts::{FleetFacts, NodeView};
 
 /// What is decided for a node, and what is asked of the API server for it.
@@ -57,7 +56,7 @@ fn decide<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Decided<'a> {
     let it = assess(fleet, view, slot);
     let step = it
         .step
-        .or_else(|| release(fleet, view, slot, &Waiting::none()));
+        .or_else(|| release(fleet, view, slot, &Needed::new()));
     Decided::of(
         fleet,
         view,

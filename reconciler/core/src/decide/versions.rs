@@ -13,9 +13,10 @@ use brupop_api::{Field, State, Value, names};
 use jiff::SignedDuration;
 
 use super::Abort;
-use super::order::{self, Survey};
-use super::update::has_begun_reboot;
-use crate::facts::{FleetFacts, NamedSlot, NodeView, Release, is_halted, record_of};
+use super::allocate::{Candidate, Freed};
+use super::assess::has_begun_reboot;
+use super::rollout::{Survey, reported};
+use crate::facts::{FleetFacts, NodeView, Release, is_halted, record_of};
 use crate::objects::NodeFacts;
 use crate::times;
 
@@ -37,7 +38,7 @@ pub struct Halted {
 /// The records, as they are after this pass.
 pub(super) struct VersionRecords<'v, 'a> {
     fleet: FleetFacts<'a>,
-    views: &'v [NodeView<'a>],
+    nodes: &'v [Candidate<'v, 'a>],
     records: Cow<'a, [VersionRecord]>,
     /// The halts that a person ends in this pass.
     resumed: Vec<Release<'a>>,
@@ -50,16 +51,15 @@ pub(super) struct VersionRecords<'v, 'a> {
 
 impl<'v, 'a> VersionRecords<'v, 'a> {
     /// The records as they change in this pass: by what a person resumes, by these updates that are over, by those that keep
-    /// their slots (`kept`) and have failed, and by what nodes report.
+    /// their slots and have failed, and by what nodes report.
     pub(super) fn after(
         fleet: &FleetFacts<'a>,
-        views: &'v [NodeView<'a>],
-        over: impl Iterator<Item = (&'a str, Option<&'v NodeView<'a>>)>,
-        kept: impl Iterator<Item = (&'v NodeView<'a>, NamedSlot<'a>)>,
+        nodes: &'v [Candidate<'v, 'a>],
+        over: &Freed<'a>,
     ) -> Self {
         let mut versions = Self {
             fleet: *fleet,
-            views,
+            nodes,
             records: Cow::Borrowed(fleet.versions),
             resumed: vec![],
             done_pools: None,
@@ -67,9 +67,10 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
             finished: false,
         };
         versions.resume();
-        for (name, view) in over {
-            versions.count(name, view);
+        for (name, at) in over {
+            versions.count(name, at.map(|at| nodes[at].view));
         }
+        let kept = nodes.iter().filter_map(|it| Some((it.view, it.kept()?)));
         // What cannot be read says nothing of its host.
         for (view, slot) in kept.filter(|(view, _)| !view.unreadable) {
             versions.note_lost(view, slot);
@@ -124,7 +125,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
         };
         record.halted_at.is_some()
             || self.fleet.slots.values().any(in_slot)
-            || self.views.iter().any(wants)
+            || self.nodes.iter().any(|node| wants(node.view))
     }
 
     /// Whether an update of this release may begin, as far as its record goes, which is made if there is none.
@@ -197,7 +198,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
     /// Notes whether a Node that is deleted from now on counts as failed: if its host claimed the reboot, it was not Ready
     /// for long, and no taint had announced its removal before. So replacing a broken host hides no
     /// failure, and removing a node makes none.
-    fn note_lost(&mut self, view: &NodeView<'a>, (name, slot): NamedSlot<'a>) {
+    fn note_lost(&mut self, view: &NodeView<'a>, slot: &'a Slot) {
         let (Some(node), Some(shadow)) = (view.node, view.shadow) else {
             return;
         };
@@ -211,7 +212,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
             && (slot.lost || claimed && !node.leaving && view.time.not_ready_for_long);
         if lost != slot.lost {
             self.noted.insert(
-                name,
+                view.shadow_name,
                 Slot {
                     lost,
                     ..slot.clone()
@@ -223,7 +224,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
     /// Counts a failure whose slot is kept: of a host that has been away for longer than a reboot may take, or of one
     /// that is given up but may be away for long. The slot notes that it is counted, so that it is counted once, however
     /// many nodes fail and whatever a person resumes meanwhile.
-    fn count_early(&mut self, view: &NodeView<'a>, (name, slot): NamedSlot<'a>) {
+    fn count_early(&mut self, view: &NodeView<'a>, slot: &'a Slot) {
         let (Some(node), Some(shadow)) = (view.node, view.shadow) else {
             return;
         };
@@ -252,7 +253,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
             _ => return,
         }
         self.noted
-            .entry(name)
+            .entry(view.shadow_name)
             .or_insert_with(|| slot.clone())
             .counted = true;
     }
@@ -325,12 +326,12 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
 
     /// Notes when versions were first reported, for pools that let them ripen, and which pools are done with which version.
     pub(super) fn note_for_pools(&mut self, survey: &Survey<'a>) {
-        for release in super::age::reported(&self.fleet, self.views) {
+        for release in reported(&self.fleet, self.nodes.iter().map(|node| node.view)) {
             let now = self.fleet.now.to_owned();
             let is_wanted = || {
-                self.views
+                self.nodes
                     .iter()
-                    .any(|view| view.release() == Some(release))
+                    .any(|node| node.view.release() == Some(release))
             };
             // Only what a node wants makes others go: what nodes run could take turns for ever.
             let has_room = self.records.len() < VERSION_RECORDS_MAX
@@ -340,7 +341,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
                 record.reported_at = Some(now);
             }
         }
-        let done = order::done_pools(&self.fleet, survey, &self.records, &self.resumed);
+        let done = survey.done_pools(&self.fleet, &self.records, &self.resumed);
         self.done_pools = Some(done).filter(|done| done != self.fleet.done_pools);
     }
 

@@ -37,6 +37,21 @@ impl Reason<'_> {
             )
     }
 
+    /// Whether the node would begin if there was room, once others are done, or once something is over that ends by itself or that
+    /// a new leader does not know yet.
+    pub(crate) fn needs_place(&self) -> bool {
+        match self {
+            Self::Finishing
+            | Self::OutsideWindow(_)
+            | Self::WaitingForPool(_)
+            | Self::VersionTooYoung(_) => false,
+            Self::BudgetAllowsNone(_)
+            | Self::AgentSilent(_)
+            | Self::OtherOperator(OtherOperator::Installed) => true,
+            reason => reason.waits_for_turn() && !reason.forbids_download(),
+        }
+    }
+
     /// Whether the agent downloads nothing ahead meanwhile.
     pub(crate) fn forbids_download(&self) -> bool {
         matches!(self.kind(), Standing::QueuedIdle | Standing::HeldIdle)

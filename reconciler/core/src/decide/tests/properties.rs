@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::opt_in::BARE;
 use super::passes::fleet;
 use super::world::*;
-use crate::decide::{Holders, new_term, opt_in};
+use crate::decide::{join_slots, new_term, opt_in};
 
 /// Its reboot from its present boot is granted, and its agent has claimed it.
 fn claimed<'a>(view: &NodeView<'a>) -> Option<NodeView<'a>> {
@@ -37,11 +37,12 @@ proptest! {
         if let Some(at) = usize::from(missing).checked_rem(views.len()) {
             views.remove(at);
         }
-        let holders = Holders::of(&fleet, &views);
-        let held = holders.held(&views).collect::<Vec<_>>();
+        let none = BTreeMap::new();
+        let (nodes, freed) = join_slots(&fleet, &views, &none);
+        let held = nodes.iter().map(|node| node.held()).collect::<Vec<_>>();
         prop_assert_eq!(held, views.iter().map(|view| view.slot(&fleet)).collect::<Vec<_>>());
         let gone = |name: &&String| views.iter().all(|view| view.shadow_name != **name);
-        let freed = holders.freed.iter().filter(|(_, view)| view.is_none()).map(|(name, _)| *name);
+        let freed = freed.iter().filter(|(_, view)| view.is_none()).map(|(name, _)| *name);
         prop_assert_eq!(freed.collect::<Vec<_>>(), fleet.slots.keys().filter(gone).collect::<Vec<_>>());
     }
 

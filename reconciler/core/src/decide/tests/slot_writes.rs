@@ -6,7 +6,6 @@ use brupop_apply::apply;
 use super::versions::known;
 use super::world::*;
 use super::zones;
-use crate::decide::allocate::Holders;
 use crate::decide::allocate::ledger_tests;
 
 #[test]
@@ -187,7 +186,7 @@ fn a_slot_is_given_back_once_nothing_is_left_of_its_update() {
         ),
     ] {
         let (fleet, views) = (fleet(), [view]);
-        let freed = Holders::of(&fleet, &views).freed;
+        let freed = allocate(&fleet, &views).freed;
         assert_eq!(
             freed.iter().any(|(name, _)| *name == SHADOW),
             expected,

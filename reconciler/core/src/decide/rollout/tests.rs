@@ -51,7 +51,7 @@ fn noted(named: &[&str], min_age: Option<&str>, seen: &Value) -> Vec<String> {
     let cluster = cluster(named, min_age, seen, &json!({}));
     let policy = Policy::default();
     let observed = observe_knowing(&cluster, &known(&cluster), &policy, NOW);
-    let reported = reported(&observed.fleet, &observed.views).into_iter();
+    let reported = reported(&observed.fleet, observed.views.iter()).into_iter();
     reported
         .map(|(version, variant)| {
             assert_eq!(variant, VARIANT);
