@@ -436,7 +436,7 @@ struct Room<'a> {
 /// What is left of one limit.
 #[derive(Default)]
 struct Limit<'a> {
-    limit: u64,
+    most: u64,
     /// Used by slots.
     slots: u64,
     /// Used by nodes that are out of service without a slot.
@@ -452,7 +452,7 @@ struct Limit<'a> {
 impl Limit<'_> {
     /// The ledger has room for this many slots, however many nodes may be unavailable.
     fn is_full(&self) -> bool {
-        self.slots >= SLOTS_MAX || self.slots + self.unavailable >= self.limit
+        self.slots >= SLOTS_MAX || self.slots + self.unavailable >= self.most
     }
 }
 
@@ -460,8 +460,8 @@ impl<'a> Room<'a> {
     /// What the slots that are kept leave. A slot counts in the pool in which it was taken and, if its node has changed its pool
     /// since, in the one that owns it now.
     fn beside(fleet: &FleetFacts<'a>, nodes: &[Candidate<'_, 'a>]) -> Self {
-        let limited = |limit| Limit {
-            limit,
+        let limited = |most| Limit {
+            most,
             ..Limit::default()
         };
         let pools = fleet.pools.iter().map(|pool| Limit {
@@ -558,7 +558,7 @@ impl<'a> Room<'a> {
     /// What the others there wait for.
     fn why(&self, place: Place<'a>) -> Reason<'a> {
         let pool = self.of(place.pool);
-        let fleet_is_lower = self.fleet.is_full() && self.fleet.limit <= pool.limit;
+        let fleet_is_lower = self.fleet.is_full() && self.fleet.most <= pool.most;
         let (full, limit) = match place.pool {
             // The fleet's may be the lower one, also for the default pool.
             _ if !pool.is_full() || fleet_is_lower => (&self.fleet, LimitScope::Fleet),

@@ -369,7 +369,7 @@ fn mark<'a>(
     ];
     let says_something =
         marker.holds_changes() || marker.is_kept() || !marker.evicted_owners.is_empty();
-    let marker = says_something.then(|| Value::Marker(Cow::Owned(marker)));
+    let marker = says_something.then_some(Value::Marker(Cow::Owned(marker)));
     sets.push((Field::Marker, marker.unwrap_or(Value::Absent)));
     Write {
         object: Object::Node(node.name()),

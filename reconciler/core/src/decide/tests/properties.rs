@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::opt_in::BARE;
 use super::passes::fleet;
 use super::world::*;
-use crate::decide::{join_slots, new_term, opt_in};
+use crate::decide::{Candidate, join_slots, new_term, opt_in};
 
 /// Its reboot from its present boot is granted, and its agent has claimed it.
 fn claimed<'a>(view: &NodeView<'a>) -> Option<NodeView<'a>> {
@@ -39,7 +39,7 @@ proptest! {
         }
         let none = BTreeMap::new();
         let (nodes, freed) = join_slots(&fleet, &views, &none);
-        let held = nodes.iter().map(|node| node.held()).collect::<Vec<_>>();
+        let held = nodes.iter().map(Candidate::held).collect::<Vec<_>>();
         prop_assert_eq!(held, views.iter().map(|view| view.slot(&fleet)).collect::<Vec<_>>());
         let gone = |name: &&String| views.iter().all(|view| view.shadow_name != **name);
         let freed = freed.iter().filter(|(_, view)| view.is_none()).map(|(name, _)| *name);
