@@ -24,6 +24,8 @@ use kube::core::Status;
 use kube::{Client, Error};
 use serde_json::json;
 
+use crate::pass::Wake;
+
 /// What a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -69,16 +71,18 @@ impl Check {
         }
     }
 
-    /// When the next is due; `None` while one is under way.
-    pub fn due(&self) -> Option<Duration> {
-        (!self.called).then_some(self.next)
-    }
-
-    /// A check begins. Returns its number.
-    pub fn begin(&mut self) -> usize {
+    /// Begins a check, if it is due; if it will be, the loop wakes then. Returns its number.
+    pub fn begin(&mut self, now: Duration, wake: &mut Wake) -> Option<usize> {
+        if self.called {
+            return None;
+        }
+        if now < self.next {
+            wake.by(self.next);
+            return None;
+        }
         self.called = true;
         self.begun += 1;
-        self.begun
+        Some(self.begun)
     }
 
     /// A check ended. Returns whether the result differs from the one before.
@@ -140,9 +144,9 @@ impl Check {
         self.answered || (self.begun > TRIES && !self.called)
     }
 
-    /// Whether anything is known of it, by a check or by a doubt.
-    pub fn is_known(&self) -> bool {
-        self.found.is_some()
+    /// What is known of it, by a check or by a doubt, if anything is.
+    pub fn known(&self) -> Option<Result<(), &str>> {
+        self.found.as_ref().map(|_| self.holds())
     }
 }
 
@@ -312,10 +316,10 @@ pub async fn try_out_admission(client: Client, namespace: String, nodes: Vec<Str
 }
 
 /// Nodes to try the writes on: a few, from all over the list, and others each time.
-pub fn spread<'n>(nodes: &[&'n str], number: usize) -> Vec<&'n str> {
+pub fn spread(nodes: &[&str], number: usize) -> Vec<String> {
     let tried = nodes.len().min(TRIED_ON);
     (0..tried)
-        .map(|nth| nodes[(number + nth * nodes.len() / tried) % nodes.len()])
+        .map(|nth| nodes[(number + nth * nodes.len() / tried) % nodes.len()].to_owned())
         .collect()
 }
 

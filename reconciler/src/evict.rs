@@ -13,7 +13,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, Precondition
 use kube::Client;
 use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
 use kube::core::Status;
+use tokio::task::JoinError;
 
+use crate::leadership::leads_now;
+use crate::pass::Wake;
+use crate::run::Reconciler;
+
+/// The most evictions that are under way at once, in addition to other requests.
+const MAX_EVICTIONS: usize = 32;
+/// Why a pod is not evicted whose namespace is being deleted.
+const LEAVING: &str = "its namespace is being deleted, and the pod with it";
 /// Longest refusal that is quoted, in bytes.
 const MAX_MESSAGE: usize = 300;
 
@@ -193,10 +202,7 @@ impl Evictions {
         };
         let (wait, why) = match answer {
             EvictionAnswer::Accepted | EvictionAnswer::Gone => (ACCEPTED_WAIT, None),
-            EvictionAnswer::Leaving => {
-                let why = "its namespace is being deleted, and the pod with it";
-                (ACCEPTED_WAIT, Some(why.to_owned()))
-            }
+            EvictionAnswer::Leaving => (ACCEPTED_WAIT, Some(LEAVING.to_owned())),
             EvictionAnswer::Blocked(why, asked_for) => (RETRY.max(*asked_for), Some(why.clone())),
             EvictionAnswer::Refused(why) | EvictionAnswer::Failed(why) => (
                 RETRY_MAX.min(RETRY * 2_u32.saturating_pow(tried.failures)),
@@ -297,6 +303,69 @@ impl Evictions {
         let pods: BTreeSet<&PodKey> = plans.flat_map(removable).collect();
         self.tried
             .retain(|pod, tried| tried.not_before.is_none() || pods.contains(pod));
+    }
+}
+
+impl Reconciler {
+    /// Evicts the pods of this plan that are due, as far as there is room.
+    pub(crate) fn evict(&mut self, plan: &DrainPlan, wake: &mut Wake) {
+        self.remove_pods(plan, true, wake);
+    }
+
+    /// Deletes all pods that are left. The operator's own are evicted even now: if their budget forbids it, they are needed.
+    pub(crate) fn delete_pods(&mut self, plan: DrainPlan, wake: &mut Wake) {
+        let by_eviction = plan.evict_operator_pods;
+        self.remove_pods(&plan.forced(), by_eviction, wake);
+    }
+
+    fn remove_pods(&mut self, plan: &DrainPlan, by_eviction: bool, wake: &mut Wake) {
+        let (now, room) = (
+            self.now(),
+            MAX_EVICTIONS.saturating_sub(self.evicting.len()),
+        );
+        let evictions = &mut self.leading.drainer.evictions;
+        let due = evictions.due(plan, now).into_iter().take(room).cloned();
+        for pod in due.collect::<Vec<PodKey>>() {
+            evictions.begin(pod.clone());
+            let (client, elected) = (self.api.client.clone(), self.elected.clone());
+            self.evicting.spawn(async move {
+                let answer = if leads_now(&elected).is_none() {
+                    // The loop was held up since this was decided.
+                    EvictionAnswer::Failed("this process no longer leads".to_owned())
+                } else if by_eviction {
+                    evict(client, &pod).await
+                } else {
+                    delete(client, &pod).await
+                };
+                (pod, answer)
+            });
+        }
+        wake.by_if(evictions.next(plan, now));
+    }
+
+    /// Takes in the answer to a removal.
+    pub(crate) fn evicted(&mut self, joined: Result<(PodKey, EvictionAnswer), JoinError>) {
+        // These tasks are neither cancelled nor do they panic, so there is no error.
+        let Ok((pod, answer)) = joined else { return };
+        let now = self.now();
+        self.metrics.evicted(answer.as_str());
+        if !self.leading.drainer.evictions.answered(&pod, &answer, now) {
+            return;
+        }
+        let (namespace, name) = (pod.namespace, pod.name);
+        match answer {
+            EvictionAnswer::Accepted | EvictionAnswer::Gone => {
+                tracing::info!(namespace, name, "the pod can be evicted now");
+            }
+            EvictionAnswer::Leaving => tracing::info!(namespace, name, "{LEAVING}"),
+            EvictionAnswer::Blocked(why, _) => {
+                let what = "a PodDisruptionBudget blocks an eviction";
+                tracing::info!(namespace, name, why, "{what}");
+            }
+            EvictionAnswer::Refused(why) | EvictionAnswer::Failed(why) => {
+                tracing::warn!(namespace, name, why, "an eviction failed; trying again");
+            }
+        }
     }
 }
 

@@ -1,23 +1,29 @@
 //! Carries out what `brupop-core` decides: watch → decide → request.
 //!
-//! - What is watched: `watches` keeps objects up to date, and wakes the loop; `workloads` reads what is not watched.
-//! - What is asked of the API server: `operation` writes, [`evict`] empties nodes, `checks` make sure that updates may
-//!   start, and `leadership` holds the Lease.
-//! - What is asked of others: `gates`.
-//! - The process and its subcommands: [`process`] wires all of it, `reconcile` is its one loop; [`cli`], [`plan`],
-//!   `metrics`.
+//! - The loop: [`process`] wires everything, `run` wakes, `pass` observes, decides and sends.
+//! - What is known: `watches` keep objects up to date, and so do the answers to `requests`, which `answers` takes in. `workloads`
+//!   reads what is not watched.
+//! - What is done: `requests` write, `drainer` and [`evict`] empty nodes, `status` tells people.
+//! - What must be so: `checks` make sure that updates may start, `gates` ask others, `leadership` holds the Lease.
+//! - [`cli`] and [`plan`] are the subcommands and settings, `metrics` the figures.
 //!
-//! Read the core first, then `reconcile/pass.rs`, which calls it.
+//! Read the core first, then `pass.rs`, which calls it.
 
+mod answers;
 mod checks;
 pub mod cli;
+mod drainer;
+mod dry_run;
 pub mod evict;
+mod gate_answers;
 mod gates;
 mod leadership;
 mod metrics;
-mod operation;
+mod pass;
 pub mod plan;
 pub mod process;
-mod reconcile;
+mod requests;
+mod run;
+mod status;
 mod watches;
 mod workloads;

@@ -17,10 +17,11 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::cli::{PlanFormat, Settings};
+use crate::dry_run::NotRead;
 use crate::metrics::Metrics;
-use crate::operation::ApiServer;
 use crate::process::{own_node, reporter};
-use crate::reconcile::{NotRead, Reconciler};
+use crate::requests::ApiServer;
+use crate::run::Reconciler;
 use crate::watches::Watches;
 
 /// The column of a plan that names pools.

@@ -24,8 +24,8 @@ use crate::cli::Settings;
 use crate::leadership::timing::Timing;
 use crate::leadership::{self, Elected, Election};
 use crate::metrics::Metrics;
-use crate::operation::ApiServer;
-use crate::reconcile::Reconciler;
+use crate::requests::ApiServer;
+use crate::run::Reconciler;
 use crate::watches::Watches;
 
 /// A loop that has not come round for so long is stuck: this process does not lead, and its kubelet starts it again.

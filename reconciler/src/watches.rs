@@ -4,8 +4,9 @@ mod drains;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use brupop_api::{BottlerocketShadow, Item, names};
+use brupop_api::{BottlerocketShadow, Item, Object, names};
 use brupop_runtime::errors::describe;
 use brupop_runtime::{FailureLog, list_and_watch, patient};
 use futures::{Stream, StreamExt as _};
@@ -16,7 +17,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-use brupop_core::cluster::{Cluster, Watched};
+use brupop_core::cluster::{Cluster, Watched, version};
 use brupop_core::objects::{NodeFacts, PodItem, WatchedFleet};
 use brupop_core::pool::Pool;
 pub(crate) use drains::{LOOK_AGAIN, MAX_POD_WATCHES, PodWatches, WantedPods, on_node};
@@ -100,6 +101,28 @@ impl Watches {
         cluster.forget_led();
     }
 
+    /// Takes in an object as the answer to a request has it; `None` if it is gone. The request was decided on version `seen`.
+    /// Returns the version of the answer.
+    pub fn answered(
+        &self,
+        object: &Object<String>,
+        json: Option<&str>,
+        seen: Option<u64>,
+        now: Duration,
+    ) -> Option<u64> {
+        let mut cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
+        match object {
+            Object::Node(name) => put::<Item<NodeFacts>>(&mut cluster, name, json, seen, now),
+            Object::ShadowSpec(name) | Object::ShadowStatus(name) => {
+                put::<Item<BottlerocketShadow>>(&mut cluster, name, json, seen, now)
+            }
+            Object::Ledger | Object::FleetStatus => {
+                put::<Item<WatchedFleet>>(&mut cluster, names::FLEET, json, seen, now)
+            }
+            Object::PoolStatus(name) => put::<Item<Pool>>(&mut cluster, name, json, seen, now),
+        }
+    }
+
     /// What is known now. As long as this is held, nothing is learnt.
     ///
     /// # Errors
@@ -111,6 +134,20 @@ impl Watches {
             _ => Ok(cluster),
         }
     }
+}
+
+fn put<K: Watched + DeserializeOwned>(
+    cluster: &mut Cluster,
+    name: &str,
+    json: Option<&str>,
+    seen: Option<u64>,
+    now: Duration,
+) -> Option<u64> {
+    // What is no object at all is what the watch will say.
+    let object: Option<K> = json.map(serde_json::from_str).transpose().ok()?;
+    let answered = object.as_ref().and_then(version);
+    cluster.answered(name, object, seen, now);
+    answered
 }
 
 /// A watch of these objects, which keeps them in the cluster.
@@ -138,11 +175,8 @@ where
                 cluster.replace(std::mem::take(&mut listed));
                 return true;
             }
-            watcher::Event::Apply(object) => return K::put(object, &mut cluster),
-            watcher::Event::Delete(object) => {
-                K::remove(object.name(), &mut cluster);
-                return true;
-            }
+            watcher::Event::Apply(object) => return cluster.watched(object),
+            watcher::Event::Delete(object) => return cluster.deleted(&object),
         }
         false
     };

@@ -5,12 +5,16 @@ use std::time::Duration;
 
 use brupop_api::Item;
 use brupop_api::marker::EVICTED_OWNERS_MAX;
-use brupop_core::workloads::{self, Scale, Scales, Workload};
+use brupop_core::facts::NodeView;
+use brupop_core::workloads::{self, Evicted, Scale, Scales, Workload};
 use brupop_runtime::Listing;
 use brupop_runtime::errors::describe;
 use futures::future::join_all;
 use kube::api::{Api, ListParams};
 use kube::{Client, Error};
+
+use crate::pass::Wake;
+use crate::run::Reconciler;
 
 /// A workload that has fewer pods available than before is read again after the first of these, doubled up to the second.
 const READ_AGAIN: [Duration; 2] = [Duration::from_secs(10), Duration::from_mins(5)];
@@ -121,6 +125,47 @@ async fn find(client: &Client, workload: &Workload) -> kube::Result<Option<Scale
         Ok(object) => Ok(Scale::of(object.as_ref())),
         Err(Error::Api(status)) if matches!(status.code, 400..=409 | 422) => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+impl Reconciler {
+    /// Reads the workloads of a node that are still to be read, if that is due and there is room. When there is room again, a
+    /// request has been answered, and that makes a pass.
+    pub(crate) fn read_workloads<'o>(
+        &mut self,
+        name: &str,
+        owners: impl Iterator<Item = (&'o String, u32)>,
+        wake: &mut Wake,
+    ) {
+        let (now, has_room) = (self.now(), self.has_room_for_conditions());
+        let reads = &mut self.leading.drainer.workloads;
+        let unread = reads.unread(name, owners);
+        let Some(due) = reads.due(name) else { return };
+        if unread.is_empty() && reads.has_ended(name) || !has_room {
+            return;
+        }
+        if now < due {
+            return wake.by(due);
+        }
+        reads.begin(name);
+        let (name, read) = (name.to_owned(), read(self.api.client.clone(), unread));
+        self.start(read, move |this, scales| {
+            let now = this.now();
+            this.leading.drainer.workloads.end(&name, scales, now);
+        });
+    }
+
+    /// Reads the workloads whose pods were evicted, once their node has been in service for long enough.
+    pub(crate) fn read_evicted(&mut self, view: &NodeView<'_>, wake: &mut Wake) {
+        let name = view.shadow_name;
+        let reads = &self.leading.drainer.workloads;
+        let is_awaited = view.evicted != Evicted::Back || reads.has_ended(name);
+        let marker = view.node.and_then(|node| node.marker());
+        if let Some(marker) = marker.filter(|_| view.time.verified && is_awaited) {
+            let owners = marker.evicted_owners.iter();
+            let owners = owners.map(|(owner, before)| (owner, *before));
+            self.read_workloads(name, owners, wake);
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the API server says of the cluster: one record for each node, kept up to date by watches. Pure.
 
+mod answered;
 mod watched;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +8,7 @@ use std::sync::Arc;
 
 use brupop_api::fleet::{BottlerocketFleetStatus, Slot};
 use brupop_api::pool::BottlerocketPoolStatus;
-use brupop_api::{BottlerocketShadow, Item, Marker, State};
+use brupop_api::{BottlerocketShadow, Item, Marker, Object, State};
 use jiff::Timestamp;
 use kube::core::SelectorExt as _;
 
@@ -18,6 +19,7 @@ use crate::objects::{AgentPod, NodeFacts, WatchedFleet};
 use crate::pool::Pool;
 use crate::rules::{GateQuery, PoolGate, Rules};
 
+pub use answered::version;
 pub use watched::Watched;
 
 /// What is known of the cluster.
@@ -35,6 +37,8 @@ pub struct Cluster {
     pub(crate) pools_revision: u64,
     /// The entry in which each agent's pod is, by the pod's name; `None` if it cannot be read.
     agents: BTreeMap<String, Option<String>>,
+    /// The objects whose states come from answers that their watches have not caught up with.
+    ahead: BTreeMap<Object<String>, answered::Ahead>,
 }
 
 /// What is known of one node.
@@ -140,7 +144,7 @@ impl WatchedPool {
 }
 
 impl Cluster {
-    /// All objects of this kind, in place of those that are known.
+    /// All objects of this kind, in place of those that are known, but for newer ones that answers have brought.
     pub fn replace<K: Watched>(&mut self, objects: impl IntoIterator<Item = K>) {
         K::replace(objects, self);
     }

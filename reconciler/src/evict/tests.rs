@@ -1,5 +1,7 @@
 use super::*;
+use crate::process::tests::{holds_up, reconciler};
 use serde_json::json;
+use tokio::sync::{mpsc::unbounded_channel, watch};
 
 fn pod(name: &str) -> PodKey {
     PodKey {
@@ -285,4 +287,23 @@ fn a_deletion_by_force_is_remembered() {
     evicted(&mut evictions, "a", &EvictionAnswer::Accepted, ms(0));
     evictions.retain([&plan].into_iter());
     assert_eq!(evictions.due(&forced, ms(1)), [] as [&PodKey; 0]);
+}
+
+#[tokio::test]
+async fn a_process_that_no_longer_leads_evicts_nothing() {
+    let (wrote, mut writes) = unbounded_channel();
+    let (_, elected) = watch::channel(None);
+    let mut reconciler = reconciler(holds_up(wrote, std::sync::mpsc::channel().1), elected);
+    let pod = PodKey {
+        namespace: "n".into(),
+        name: "p".into(),
+        uid: "u".into(),
+    };
+    let plan = DrainPlan {
+        evict: vec![pod],
+        ..DrainPlan::default()
+    };
+    reconciler.evict(&plan, &mut Wake::default());
+    let (_, answer) = reconciler.evicting.join_next().await.unwrap().unwrap();
+    assert_eq!((answer.as_str(), writes.try_recv().ok()), ("failed", None));
 }

@@ -7,6 +7,9 @@ use kube::client::Body;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::process::tests::{holds_up, reconciler};
+use futures::FutureExt as _;
+use tokio::sync::{mpsc::unbounded_channel, watch};
 
 const CART: &str = "apps/v1/ReplicaSet/shop/cart";
 const MAIL: &str = "apps/v1/StatefulSet/shop/mail";
@@ -113,4 +116,29 @@ async fn a_workload_is_read_by_name() {
         let found = found.map(|scale| (CART.to_owned(), scale));
         assert_eq!(read, found.into_iter().collect(), "{code} {body}");
     }
+}
+
+/// Else the workloads of some thirty updated nodes that do not come back would keep all other requests from being sent.
+#[tokio::test]
+async fn a_workload_that_is_awaited_takes_no_room_of_requests() {
+    let (wrote, _writes) = unbounded_channel();
+    let (_, elected) = watch::channel(None);
+    let mut reconciler = reconciler(holds_up(wrote, std::sync::mpsc::channel().1), elected);
+    let owner = "apps/v1/ReplicaSet/shop/cart".to_owned();
+    let read = |reconciler: &mut Reconciler, name: &str| {
+        let mut wake = Wake::default();
+        reconciler.read_workloads(name, [(&owner, 2)].into_iter(), &mut wake);
+        (reconciler.leading.under_way.len(), wake.0.is_some())
+    };
+    assert_eq!(read(&mut reconciler, "brs-a"), (1, false));
+    reconciler.leading.under_way.clear();
+    let reads = &mut reconciler.leading.drainer.workloads;
+    reads.end("brs-a", Scales::new(), Duration::ZERO);
+    assert_eq!(read(&mut reconciler, "brs-a"), (0, true), "not due yet");
+    while reconciler.has_room_for_conditions() {
+        let never = futures::future::pending().boxed();
+        reconciler.leading.under_way.push(never);
+    }
+    let all = reconciler.leading.under_way.len();
+    assert_eq!(read(&mut reconciler, "brs-b"), (all, false), "no room");
 }

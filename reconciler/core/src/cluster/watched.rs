@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use brupop_api::{BottlerocketShadow, Item, names};
+use brupop_api::{BottlerocketShadow, Item, Object, names};
 use kube::Resource;
 
 use super::{Cluster, NodeRecord, WatchedPool};
@@ -24,6 +24,11 @@ pub trait Watched: Resource + Sized {
         self.meta().name.as_deref().unwrap_or_default()
     }
 
+    /// Returns what a request calls the object of this name, if requests change such objects.
+    fn object(_name: &str) -> Option<Object<String>> {
+        None
+    }
+
     /// Drops of these, which are being listed, what is beyond the bound of their kind, if there is one.
     fn bound(_listed: &mut Vec<Self>) {}
 
@@ -32,10 +37,12 @@ pub trait Watched: Resource + Sized {
         let mut gone = Self::names(cluster);
         for object in objects {
             gone.remove(object.name());
-            object.put(cluster);
+            cluster.watched(object);
         }
         for name in gone {
-            Self::remove(&name, cluster);
+            if !cluster.is_ahead::<Self>(&name) {
+                Self::remove(&name, cluster);
+            }
         }
     }
 
@@ -44,6 +51,10 @@ pub trait Watched: Resource + Sized {
 }
 
 impl Watched for Item<NodeFacts> {
+    fn object(name: &str) -> Option<Object<String>> {
+        Some(Object::Node(name.to_owned()))
+    }
+
     fn put(self, cluster: &mut Cluster) -> bool {
         let version = self.metadata.resource_version.as_ref();
         let version = version.and_then(|version| version.parse().ok());
@@ -63,7 +74,8 @@ impl Watched for Item<NodeFacts> {
 
     fn remove(name: &str, cluster: &mut Cluster) {
         cluster.change(&names::shadow_name(name), |record| {
-            (record.node, record.led) = (None, LedNode::default());
+            (record.node, record.node_version) = (None, None);
+            record.led = LedNode::default();
         });
     }
 
@@ -76,6 +88,10 @@ impl Watched for Item<NodeFacts> {
 }
 
 impl Watched for Item<BottlerocketShadow> {
+    fn object(name: &str) -> Option<Object<String>> {
+        Some(Object::ShadowSpec(name.to_owned()))
+    }
+
     fn put(self, cluster: &mut Cluster) -> bool {
         let name = self.name().to_owned();
         cluster.record(&name).shadow = Some(Arc::new(self));
@@ -96,6 +112,10 @@ impl Watched for Item<BottlerocketShadow> {
 }
 
 impl Watched for Item<WatchedFleet> {
+    fn object(_: &str) -> Option<Object<String>> {
+        Some(Object::Ledger)
+    }
+
     fn put(self, cluster: &mut Cluster) -> bool {
         cluster.fleet = Some(Arc::new(self));
         true
@@ -153,6 +173,10 @@ impl Watched for PodItem {
 }
 
 impl Watched for Item<Pool> {
+    fn object(name: &str) -> Option<Object<String>> {
+        Some(Object::PoolStatus(name.to_owned()))
+    }
+
     fn put(self, cluster: &mut Cluster) -> bool {
         let name = self.name().to_owned();
         let pool = WatchedPool { item: self };
@@ -192,7 +216,7 @@ impl Watched for Item<Pool> {
         cluster.pools_revision += u64::from(cluster.pools.len() < before);
         cluster.pool_left_out = None;
         for pool in listed {
-            pool.put(cluster);
+            cluster.watched(pool);
         }
     }
 

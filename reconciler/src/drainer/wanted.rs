@@ -9,7 +9,7 @@ use super::Drainer;
 
 /// What the pods of a node are watched for, the most important first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum For {
+pub(crate) enum For {
     /// It is being emptied, and watched already: nobody takes its watch before it is empty.
     Drain,
     /// It is being emptied, and not watched yet.
@@ -26,7 +26,7 @@ pub(super) enum For {
 
 impl Drainer {
     /// The nodes whose pods should be watched (name of the shadow, name of the node), the most important first.
-    pub(super) fn wanted<'c>(&self, cluster: &'c Cluster) -> Vec<(For, &'c str, &'c str)> {
+    pub(crate) fn wanted<'c>(&self, cluster: &'c Cluster) -> Vec<(For, &'c str, &'c str)> {
         let records = cluster.records.iter().filter_map(|(name, record)| {
             Some((
                 self.wanted_for(cluster, name, record)?,

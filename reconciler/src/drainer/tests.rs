@@ -110,7 +110,7 @@ fn wait_for_a_budget_ends_after_the_time_of_a_drain() {
         passed_over.wait(stands, Duration::from_mins(15), now, &mut wake);
         let waited = matches!(passed_over.obstacle, Obstacle::Budget { waited: true, .. });
         assert_eq!(
-            (waited, wake.at().is_some()),
+            (waited, wake.0.is_some()),
             (over, !over && !stands),
             "minute {minute}"
         );
@@ -121,7 +121,7 @@ fn wait_for_a_budget_ends_after_the_time_of_a_drain() {
             "minute {minute}"
         );
         if minute == 69 {
-            assert_eq!(wake.at(), Some(Duration::from_mins(70)));
+            assert_eq!(wake.0, Some(Duration::from_mins(70)));
         }
     }
 }

@@ -1,22 +1,11 @@
-//! The one loop: changes, answers and deadlines wake it; then it observes, decides and starts calls.
-
-mod answers;
-mod calls;
-mod drainer;
-mod dry_run;
-mod execute;
-mod gate_answers;
-mod memory;
-mod pass;
-mod publisher;
-mod send;
-mod status_writer;
-mod summary;
-mod wake;
+//! The one loop: changes, answers and deadlines wake it; then it observes, decides and sends requests.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use brupop_core::drain::PodKey;
+use brupop_core::leader::LeaderState;
+use brupop_core::policy::Policy;
 use brupop_runtime::{FailureLog, Heartbeat, Shutdown};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -25,27 +14,19 @@ use kube::runtime::events::Recorder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::checks::{Check, Finding};
+use crate::answers::Requests;
+use crate::checks::Check;
 use crate::cli::Settings;
-use crate::evict;
+use crate::drainer::Drainer;
+use crate::evict::EvictionAnswer;
+use crate::gate_answers::GateAnswers;
 use crate::leadership::{Elected, leads_now, next_while_leading};
 use crate::metrics::Metrics;
-use crate::operation::{ApiServer, Reply};
+use crate::requests::ApiServer;
+use crate::status::Told;
 use crate::watches::Watches;
-use brupop_core::drain::PodKey;
-use brupop_core::gates::answer::GateAnswer;
-use brupop_core::leader::LeaderState;
-use brupop_core::policy::Policy;
-use brupop_core::rules::GateQuery;
-use brupop_core::workloads::Scales;
-use calls::Call;
-use drainer::Drainer;
-pub use dry_run::NotRead;
-use gate_answers::GateAnswers;
-use memory::Memory;
-use publisher::Publisher;
 
-/// Longest sleep: the wall clock may jump, and a window may shut. A pass in which nothing changed makes no calls.
+/// Longest sleep: the wall clock may jump, and a window may shut. A pass in which nothing changed sends nothing.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
 /// Longest wait for evictions and Events that are under way when the process ends.
@@ -53,74 +34,64 @@ const FAREWELL: Duration = Duration::from_secs(10);
 
 /// The loop: what it is told, what it sees, what it speaks to, and what it knows while it leads.
 pub struct Reconciler {
-    policy: Arc<Policy>,
-    settings: Settings,
-    api: ApiServer,
-    watches: Arc<Watches>,
-    elected: Elected,
-    metrics: Metrics,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) settings: Settings,
+    pub(crate) api: ApiServer,
+    pub(crate) watches: Arc<Watches>,
+    pub(crate) elected: Elected,
+    pub(crate) metrics: Metrics,
     epoch: Instant,
     /// Evictions under way. They are never dropped half-way: the API server could have counted the disruption without
     /// deleting the pod, and then the budget allows no other eviction for two minutes.
-    evicting: JoinSet<(PodKey, evict::EvictionAnswer)>,
-    /// What it publishes was done, also if this process no longer leads.
-    publisher: Publisher,
+    pub(crate) evicting: JoinSet<(PodKey, EvictionAnswer)>,
+    pub(crate) recorder: Recorder,
+    /// Events under way: what they tell was done, also if this process no longer leads.
+    pub(crate) events: JoinSet<()>,
     /// Forgotten as a whole when this process no longer leads.
-    leading: Leading,
+    pub(crate) leading: Leading,
     elected_before: bool,
     /// Of the fleet's object, if it cannot be read.
-    fleet_log: FailureLog,
+    pub(crate) fleet_log: FailureLog,
 }
 
 /// What is known and under way as long as this process leads.
-struct Leading {
-    /// The term that was written into the ledger.
-    term: Option<u64>,
-    state: LeaderState,
-    drainer: Drainer,
-    memory: Memory,
-    /// When nodes may be opted in again, after one could not be.
-    opt_in_from: Duration,
+pub(crate) struct Leading {
+    pub(crate) state: LeaderState,
+    pub(crate) drainer: Drainer,
+    pub(crate) requests: Requests,
+    pub(crate) told: Told,
     /// When pools may be listed again because some were given up.
-    pools_again: Duration,
+    pub(crate) pools_again: Duration,
     /// That our admission rules are in force.
-    admission: Check,
+    pub(crate) admission: Check,
     /// That no other operator is here.
-    alone: Check,
+    pub(crate) alone: Check,
     /// That pods may be deleted; asked as long as a pool wants it.
-    may_force: Check,
+    pub(crate) may_force: Check,
     /// What is known of the gates of pools.
-    gates: GateAnswers,
+    pub(crate) gates: GateAnswers,
     /// All are conditional writes, dry runs or reads, so they may be dropped half-way.
-    under_way: FuturesUnordered<BoxFuture<'static, Completed>>,
+    pub(crate) under_way: FuturesUnordered<BoxFuture<'static, Completion>>,
 }
 
-/// What was under way, and what came of it.
-enum Completed {
-    Call(Box<Call>, Reply),
-    Probe(Finding),
-    LookedAround(Finding),
-    AskedForForce(Finding),
-    GateAnswer(GateQuery, Result<GateAnswer, String>),
-    WorkloadsRead(String, Scales),
-}
+/// Takes in what came of something that was under way.
+type Completion = Box<dyn FnOnce(&mut Reconciler) + Send>;
 
 impl Leading {
     /// What is known of nothing, from this instant on.
     fn new(settings: &Settings, now: Duration) -> Self {
-        let interval = Duration::from_secs;
-        let check = || Check::new(interval(settings.check_interval_seconds));
+        let check = || Check::new(Duration::from_secs(settings.check_interval_seconds));
+        let gate_interval = Duration::from_secs(settings.gate_interval_seconds);
         Self {
-            term: None,
             state: LeaderState::default(),
             drainer: Drainer::default(),
-            memory: Memory::default(),
-            opt_in_from: Duration::ZERO,
+            requests: Requests::default(),
+            told: Told::default(),
             pools_again: Duration::ZERO,
             admission: check(),
             alone: check(),
             may_force: check(),
-            gates: GateAnswers::new(interval(settings.gate_interval_seconds), now),
+            gates: GateAnswers::new(gate_interval, now),
             under_way: FuturesUnordered::new(),
         }
     }
@@ -147,7 +118,8 @@ impl Reconciler {
             metrics,
             epoch: Instant::now(),
             evicting: JoinSet::new(),
-            publisher: Publisher::new(recorder),
+            recorder,
+            events: JoinSet::new(),
             elected_before: false,
             fleet_log: FailureLog::default(),
         }
@@ -174,13 +146,13 @@ impl Reconciler {
                 }
                 () = watches.changed.notified() => {}
                 () = watches.pods_changed.notified() => decide = self.drains_changed(),
-                Some(completed) = next_while_leading(&leads, &mut self.leading.under_way) => {
-                    self.completed(completed);
+                Some(complete) = next_while_leading(&leads, &mut self.leading.under_way) => {
+                    complete(&mut self);
                     // With thousands of nodes a pass takes longer than a request: take all outcomes before the next pass.
-                    while let Some(Some(completed)) =
+                    while let Some(Some(complete)) =
                         next_while_leading(&leads, &mut self.leading.under_way).now_or_never()
                     {
-                        self.completed(completed);
+                        complete(&mut self);
                     }
                 }
                 Some(joined) = self.evicting.join_next() => {
@@ -199,11 +171,21 @@ impl Reconciler {
         heartbeat.during(self.finish()).await;
     }
 
+    /// Begins something that may be dropped half-way when this process no longer leads. `complete` takes in what came of it.
+    pub(crate) fn start<T: Send + 'static>(
+        &mut self,
+        work: impl Future<Output = T> + Send + 'static,
+        complete: impl FnOnce(&mut Self, T) + Send + 'static,
+    ) {
+        let work = work.map(|outcome| -> Completion { Box::new(|this| complete(this, outcome)) });
+        self.leading.under_way.push(work.boxed());
+    }
+
     /// Waits for evictions and Events that are under way, but not for long.
     async fn finish(&mut self) {
         let all_answered = async {
             while self.evicting.join_next().await.is_some() {}
-            self.publisher.finish().await;
+            while self.events.join_next().await.is_some() {}
         };
         if timeout(FAREWELL, all_answered).await.is_err() {
             tracing::warn!("some evictions or Events were not answered before the end");
@@ -231,14 +213,13 @@ impl Reconciler {
         wake.min(at_latest).min(until)
     }
 
-    /// Stops acting at once: drops the conditional calls that are under way, and forgets everything that was known.
+    /// Stops acting at once: drops the conditional requests that are under way, and forgets everything that was known.
     fn step_down(&mut self) {
-        if !std::mem::take(&mut self.elected_before) {
-            return;
+        if std::mem::take(&mut self.elected_before) {
+            tracing::warn!("this process no longer leads");
+            self.forget();
+            self.metrics.passed(None);
         }
-        tracing::warn!("this process no longer leads");
-        self.forget();
-        self.metrics.passed(None);
     }
 
     /// Forgets what was known and under way as long as this process led.
@@ -247,7 +228,7 @@ impl Reconciler {
         self.watches.forget_led();
     }
 
-    fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         self.epoch.elapsed()
     }
 }

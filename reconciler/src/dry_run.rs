@@ -12,9 +12,9 @@ use brupop_core::workloads::Evicted;
 use futures::StreamExt as _;
 use tokio::time::{Instant, sleep_until};
 
-use super::pass::Pass;
-use super::{Completed, Reconciler};
 use crate::checks::Finding;
+use crate::pass::Pass;
+use crate::run::Reconciler;
 use crate::watches::MAX_POD_WATCHES;
 
 /// Longest wait until all is read that a decision needs.
@@ -36,6 +36,7 @@ impl Reconciler {
         show: impl Fn(&Observed<'_>, &Decisions<'_>) -> T,
     ) -> Result<T, NotRead> {
         let deadline = Instant::now() + DEADLINE;
+        self.leading.gates.times = GOOD_IN_A_ROW;
         let watches = Arc::clone(&self.watches);
         loop {
             let unread = match self.dry_pass(&show) {
@@ -45,7 +46,7 @@ impl Reconciler {
             tokio::select! {
                 () = watches.changed.notified() => {}
                 () = watches.pods_changed.notified() => {}
-                Some(completed) = self.leading.under_way.next() => self.take_in(completed),
+                Some(complete) = self.leading.under_way.next() => complete(&mut self),
                 () = sleep_until(deadline) => return Err(NotRead(unread)),
             }
         }
@@ -98,23 +99,11 @@ impl Reconciler {
             is_unknown: false,
         };
         let leading = &mut self.leading;
-        leading.term = ledger.and_then(|ledger| ledger.term);
+        leading.state.term = ledger.and_then(|ledger| ledger.term).unwrap_or(0);
         leading
             .admission
             .found(finding(says(ADMISSION_ENFORCED)), now);
         leading.alone.found(finding(!says(OTHER_OPERATOR)), now);
-    }
-
-    /// Takes an answer in. One good answer opens a gate: what the leader was told before is stored nowhere.
-    fn take_in(&mut self, completed: Completed) {
-        if let Completed::GateAnswer(query, answer) = completed {
-            for _ in 0..GOOD_IN_A_ROW {
-                let now = self.now();
-                self.leading.gates.answered(&query, answer.clone(), now);
-            }
-        } else {
-            self.completed(completed);
-        }
     }
 
     /// Names what has not been read yet of what decisions on these nodes need.

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::wake::Wake;
-use crate::evict::{EvictionAnswer, Evictions};
-use crate::operation::ApiServer;
+use crate::evict::Evictions;
+use crate::pass::Wake;
+use crate::requests::ApiServer;
 use crate::watches::{PodWatches, WantedPods, Watches};
 use crate::workloads::WorkloadReads;
 use brupop_core::cluster::Cluster;
@@ -26,9 +26,9 @@ use passed_over::PassedOver;
 
 /// Knows the pods of the nodes that are emptied, or will be soon, and what was tried with them.
 #[derive(Default)]
-pub(super) struct Drainer {
+pub(crate) struct Drainer {
     pods: PodWatches,
-    pub(super) workloads: WorkloadReads,
+    pub(crate) workloads: WorkloadReads,
     /// Shadows of the nodes that start next, or will: their pods are looked at before that.
     preflight: BTreeSet<String>,
     /// What follows from the pods of nodes, by name of the shadow.
@@ -37,23 +37,23 @@ pub(super) struct Drainer {
     looked_at: String,
     /// Nodes that are passed over because of their pods, by name of the shadow.
     passed_over: BTreeMap<String, PassedOver>,
-    evictions: Evictions,
+    pub(crate) evictions: Evictions,
 }
 
 /// What a look at pods needs to know beside them.
-pub(super) struct Around<'a> {
-    pub(super) api: &'a ApiServer,
-    pub(super) watches: &'a Watches,
-    pub(super) policy: &'a Policy,
-    pub(super) now: Duration,
+pub(crate) struct Around<'a> {
+    pub(crate) api: &'a ApiServer,
+    pub(crate) watches: &'a Watches,
+    pub(crate) policy: &'a Policy,
+    pub(crate) now: Duration,
     /// The time at `now`.
-    pub(super) time: Timestamp,
+    pub(crate) time: Timestamp,
 }
 
 impl Drainer {
     /// Watches the pods of nodes that are being emptied, or will be soon, and makes drain plans from those that are
     /// known.
-    pub(super) fn watch(
+    pub(crate) fn watch(
         &mut self,
         around: &Around<'_>,
         cluster: &mut Cluster,
@@ -97,61 +97,26 @@ impl Drainer {
 
     /// Has the pods watched of these nodes, which start next, from the next pass on. Returns whether they are others than
     /// before.
-    pub(super) fn preflight(&mut self, names: BTreeSet<String>) -> bool {
+    pub(crate) fn preflight(&mut self, names: BTreeSet<String>) -> bool {
         let changed = names != self.preflight;
         self.preflight = names;
         changed
     }
 
     /// How many budgets cannot be read.
-    pub(super) fn unreadable_budgets(&self) -> usize {
+    pub(crate) fn unreadable_budgets(&self) -> usize {
         self.pods.unreadable_budgets()
     }
 
-    /// At most this many pods of the plan that are due to be removed. Their removal begins. The pass notes when others are
-    /// due.
-    pub(super) fn begin(
-        &mut self,
-        plan: &DrainPlan,
-        room: usize,
-        now: Duration,
-        wake: &mut Wake,
-    ) -> Vec<PodKey> {
-        let due: Vec<PodKey> = self
-            .evictions
-            .due(plan, now)
-            .into_iter()
-            .take(room)
-            .cloned()
-            .collect();
-        for pod in &due {
-            self.evictions.begin(pod.clone());
-        }
-        if let Some(next) = self.evictions.next(plan, now) {
-            wake.by(next);
-        }
-        due
-    }
-
-    /// A removal was answered. Returns whether the answer is news.
-    pub(super) fn answered(
-        &mut self,
-        pod: &PodKey,
-        answer: &EvictionAnswer,
-        now: Duration,
-    ) -> bool {
-        self.evictions.answered(pod, answer, now)
-    }
-
     /// The first pod of this drain whose eviction has been refused for long, and why.
-    pub(super) fn lasting_refusal<'p>(&self, plan: &'p DrainPlan) -> Option<(&'p PodKey, &str)> {
+    pub(crate) fn lasting_refusal<'p>(&self, plan: &'p DrainPlan) -> Option<(&'p PodKey, &str)> {
         self.evictions.lasting_refusal(plan)
     }
 
     /// Looks at the pods of the nodes where something has changed, in turn. However many there are, it does a bounded part of
     /// this at once, and then the loop goes on with it. Until then a node keeps what followed from its pods, unless its update has
     /// come further: then nothing is known. Returns whether anything else follows from pods than before.
-    pub(super) fn look_at_pods(
+    pub(crate) fn look_at_pods(
         &mut self,
         around: &Around<'_>,
         cluster: &Cluster,

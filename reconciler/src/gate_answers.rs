@@ -10,38 +10,41 @@ use brupop_core::rules::{GateQuery, GateState, PoolGate};
 use brupop_core::status::NoAnswer;
 use brupop_runtime::FailureLog;
 use brupop_runtime::errors::describe;
-use futures::FutureExt as _;
 
-use super::pass::Pass;
-use super::{Completed, Reconciler};
 use crate::gates::Sources;
+use crate::pass::Pass;
+use crate::run::Reconciler;
 
 /// The most bytes of an expression in the log.
 const QUERY_LOGGED: usize = 256;
 
 /// What is known, and what was logged of it.
-pub(super) struct GateAnswers {
+pub(crate) struct GateAnswers {
     gates: Gates,
     /// Why queries have no answer.
     failures: BTreeMap<GateQuery, FailureLog>,
+    /// How many answers each one counts for. In a plan one good answer opens a gate: what the leader was told before is stored
+    /// nowhere.
+    pub(crate) times: u8,
 }
 
 impl GateAnswers {
     /// From now on each query is asked, and again after each interval.
-    pub(super) fn new(interval: Duration, now: Duration) -> Self {
+    pub(crate) fn new(interval: Duration, now: Duration) -> Self {
         Self {
             gates: Gates::new(interval, now),
             failures: BTreeMap::new(),
+            times: 1,
         }
     }
 
     /// What is known of this query now.
-    pub(super) fn state(&self, query: &GateQuery, now: Duration) -> GateState {
+    pub(crate) fn state(&self, query: &GateQuery, now: Duration) -> GateState {
         self.gates.state(query, now)
     }
 
     /// Why this query has no answer, if it has none.
-    pub(super) fn failure(&self, query: &GateQuery) -> Option<NoAnswer<'_>> {
+    pub(crate) fn failure(&self, query: &GateQuery) -> Option<NoAnswer<'_>> {
         self.failures
             .get(query)
             .map_or(Some(NoAnswer::NotAsked), |log| {
@@ -50,15 +53,15 @@ impl GateAnswers {
     }
 
     /// This is the answer to a query, or why there is none.
-    pub(super) fn answered(
+    pub(crate) fn answered(
         &mut self,
         query: &GateQuery,
-        answer: Result<GateAnswer, String>,
+        answer: &Result<GateAnswer, String>,
         now: Duration,
     ) {
         let (source, expression) = (&query.source, printable(&query.expression, QUERY_LOGGED));
         let log = self.failures.entry(query.clone()).or_default();
-        match &answer {
+        match answer {
             Ok(_) if log.resolved() => {
                 tracing::info!(source, query = %expression, "the source of a gate answers again");
             }
@@ -67,14 +70,16 @@ impl GateAnswers {
             }
             _ => {}
         }
-        self.gates
-            .answered(query, answer.unwrap_or(GateAnswer::Unknown), now);
+        let answer = answer.as_ref().copied().unwrap_or(GateAnswer::Unknown);
+        for _ in 0..self.times {
+            self.gates.answered(query, answer, now);
+        }
     }
 }
 
 impl Reconciler {
     /// Asks what is due for the gates. Returns how those are that matter now.
-    pub(super) fn ask(&mut self, pass: &mut Pass<'_>) -> Vec<(String, String, GateState)> {
+    pub(crate) fn ask(&mut self, pass: &mut Pass<'_>) -> Vec<(String, String, GateState)> {
         let now = self.now();
         let matter = gates::matter(&pass.observed.fleet, &pass.observed.views);
         let queries: BTreeSet<&GateQuery> = pass
@@ -88,16 +93,17 @@ impl Reconciler {
             .failures
             .retain(|query, _| all.contains(query));
         let (due, next) = self.leading.gates.gates.due(&queries, &all, now);
-        if let Some(next) = next {
-            pass.wake.by(next);
-        }
+        pass.wake.by_if(next);
         for query in due {
             let sources = Sources::new(&self.settings.gate_sources);
             let asking = async move {
                 let answer = sources.ask(&query).await.map_err(|error| describe(&error));
-                Completed::GateAnswer(query, answer)
+                (query, answer)
             };
-            self.leading.under_way.push(asking.boxed());
+            self.start(asking, |this, (query, answer)| {
+                let now = this.now();
+                this.leading.gates.answered(&query, &answer, now);
+            });
         }
         let state = |(pool, gate): (&str, &PoolGate)| {
             (

@@ -18,11 +18,11 @@ use jiff::Timestamp;
 use super::Around;
 
 /// What follows from the pods of a node. It is computed again only when something changes from which it follows.
-pub(super) struct NodePods {
-    pub(super) from: Basis,
+pub(crate) struct NodePods {
+    pub(crate) from: Basis,
     /// When time alone changes it.
-    pub(super) until: Option<Duration>,
-    pub(super) drain: NodeDrain,
+    pub(crate) until: Option<Duration>,
+    pub(crate) drain: NodeDrain,
     /// The pods (UIDs) that a budget blocked when the drain began.
     first: BTreeSet<String>,
     /// The pods that came during the drain, if it has begun.
@@ -31,14 +31,14 @@ pub(super) struct NodePods {
 
 /// What a drain has to do, and what stands in its way.
 #[derive(PartialEq, Eq)]
-pub(super) struct NodeDrain {
-    pub(super) plan: Arc<DrainPlan>,
-    pub(super) obstacle: Option<Obstacle>,
+pub(crate) struct NodeDrain {
+    pub(crate) plan: Arc<DrainPlan>,
+    pub(crate) obstacle: Option<Obstacle>,
 }
 
 /// From what it follows.
 #[derive(PartialEq, Eq)]
-pub(super) struct Basis {
+pub(crate) struct Basis {
     /// Of pods and budgets; see [`PodWatches`](crate::watches::PodWatches).
     revisions: [u64; 2],
     marker: Option<Marker>,
@@ -50,7 +50,7 @@ pub(super) struct Basis {
 }
 
 impl Basis {
-    pub(super) fn of(
+    pub(crate) fn of(
         record: Option<&NodeRecord>,
         revisions: [u64; 2],
         (rules, may_force): (&Rules, bool),
@@ -70,7 +70,7 @@ impl Basis {
     }
 
     /// Whether the update is as far as it was, so that at most pods and budgets are others.
-    pub(super) fn is_as_far_as(&self, other: &Self) -> bool {
+    pub(crate) fn is_as_far_as(&self, other: &Self) -> bool {
         let Self {
             revisions: _,
             marker,
@@ -83,27 +83,27 @@ impl Basis {
     }
 
     /// When the drain began, if it has.
-    pub(super) fn begun(&self) -> Option<&str> {
+    pub(crate) fn begun(&self) -> Option<&str> {
         self.marker.as_ref()?.drain_started_at.as_deref()
     }
 }
 
 impl NodePods {
     /// All that decisions depend on.
-    pub(super) fn leads_to(&self) -> (&NodeDrain, Option<Duration>) {
+    pub(crate) fn leads_to(&self) -> (&NodeDrain, Option<Duration>) {
         (&self.drain, self.until)
     }
 }
 
 /// A look at the pods of one node.
-pub(super) struct Look<'l> {
-    pub(super) around: &'l Around<'l>,
-    pub(super) pods: &'l [Arc<PodItem>],
-    pub(super) budgets: &'l [Arc<Item<Budget>>],
+pub(crate) struct Look<'l> {
+    pub(crate) around: &'l Around<'l>,
+    pub(crate) pods: &'l [Arc<PodItem>],
+    pub(crate) budgets: &'l [Arc<Item<Budget>>],
 }
 
 impl Look<'_> {
-    pub(super) fn at(&self, from: Basis, before: Option<&NodePods>) -> NodePods {
+    pub(crate) fn at(&self, from: Basis, before: Option<&NodePods>) -> NodePods {
         let &Self {
             around, budgets, ..
         } = self;

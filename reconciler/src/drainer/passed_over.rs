@@ -9,25 +9,25 @@ use brupop_core::leader::RulesByOwner;
 
 use super::look::NodeDrain;
 use super::{Around, Drainer};
-use crate::reconcile::wake::Wake;
+use crate::pass::Wake;
 
 /// A node is passed over for this long after its pods were last looked at, if there are too many such nodes, or too many pods,
 /// to watch all.
-pub(super) const PASSED_OVER: Duration = Duration::from_mins(5);
+pub(crate) const PASSED_OVER: Duration = Duration::from_mins(5);
 
 /// Why a node is passed over.
-pub(super) struct PassedOver {
-    pub(super) obstacle: Obstacle,
+pub(crate) struct PassedOver {
+    pub(crate) obstacle: Obstacle,
     /// For how long it has waited for budgets, while no other node of its pool was drained.
-    pub(super) waited: Duration,
+    pub(crate) waited: Duration,
     /// Since when it does so, if it does now.
-    pub(super) waits_since: Option<Duration>,
+    pub(crate) waits_since: Option<Duration>,
     /// When its pods were last looked at.
-    pub(super) seen: Duration,
+    pub(crate) seen: Duration,
 }
 
 impl PassedOver {
-    pub(super) fn new(obstacle: Obstacle, seen: Duration) -> Self {
+    pub(crate) fn new(obstacle: Obstacle, seen: Duration) -> Self {
         Self {
             obstacle,
             waited: Duration::ZERO,
@@ -37,7 +37,7 @@ impl PassedOver {
     }
 
     /// What stands in the way of the drain. Nothing is known of that if the last look at the pods is too long ago.
-    pub(super) fn obstacle(
+    pub(crate) fn obstacle(
         &self,
         pods_known: bool,
         now: Duration,
@@ -54,12 +54,12 @@ impl PassedOver {
 
     /// Whether it is kept although nothing is known of the pods any more: the clock of the wait for budgets goes on from look to
     /// look, also if it stands meanwhile.
-    pub(super) fn has_clock(&self) -> bool {
+    pub(crate) fn has_clock(&self) -> bool {
         matches!(self.obstacle, Obstacle::Budget { .. })
     }
 
     /// Goes on with the clock of the wait for budgets, up to `patience`. It stands while another node of the pool is drained.
-    pub(super) fn wait(
+    pub(crate) fn wait(
         &mut self,
         stands: bool,
         patience: Duration,
@@ -83,14 +83,14 @@ impl PassedOver {
 
 impl Drainer {
     /// Notes of which nodes no pods are kept any more, because there are too many of them.
-    pub(super) fn note_dropped(&mut self, dropped: BTreeSet<String>, now: Duration) {
+    pub(crate) fn note_dropped(&mut self, dropped: BTreeSet<String>, now: Duration) {
         let too_many = || PassedOver::new(Obstacle::TooManyPods, now);
         self.passed_over
             .extend(dropped.into_iter().map(|name| (name, too_many())));
     }
 
     /// Notes which nodes are passed over because of their pods. Returns what stands in the way of their drains.
-    pub(super) fn obstacles(
+    pub(crate) fn obstacles(
         &mut self,
         around: &Around<'_>,
         cluster: &Cluster,

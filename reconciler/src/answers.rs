@@ -1,0 +1,442 @@
+//! Sends requests, and takes in what came of them. Of each object one request is under way at most, and a request that failed,
+//! was refused or changed nothing is not repeated at once.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use brupop_api::{Object, names};
+use brupop_core::cluster::Cluster;
+use brupop_core::led::Denied;
+use brupop_core::status::EventText;
+use brupop_runtime::FailureLog;
+use brupop_runtime::waits::doubled;
+use serde_json::value::RawValue;
+
+use crate::pass::{Pass, Wake};
+use crate::requests::{Answer, Body, Context, Outcome, Purpose, Request, Shown};
+use crate::run::Reconciler;
+
+/// The most requests that are under way at once. A request that has no room is decided again when another one is answered.
+const MAX_REQUESTS: usize = 32;
+/// Conditions may be sent only below this number, so that they never crowd out real work.
+const MAX_REQUESTS_BEFORE_CONDITION: usize = 24;
+/// No node is labelled for so long after one could not be: most likely none can.
+const OPT_IN_PAUSE: Duration = Duration::from_secs(30);
+/// Wait after the first failure; doubled with each further one.
+const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
+/// Longest wait after failures.
+const LONGEST_BACK_OFF: Duration = Duration::from_mins(1);
+/// Longest wait for a change of an object after a request about it was refused or changed nothing, the first time.
+const FIRST_WAIT_FOR_CHANGE: Duration = Duration::from_secs(4);
+/// Writes of one object for one reason, with no other between them. An update needs fewer; somebody undoes what is written.
+const WRITES_ON_END: u32 = 16;
+/// This many denials in a row are no accident.
+const DENIALS_IN_A_ROW: u32 = 3;
+/// For so long after the last denial no update of the node begins.
+const DENIAL_HOLDS_FOR: Duration = Duration::from_mins(5);
+
+/// What a leader remembers of its requests, by object. Instants are durations since any fixed moment of a monotonic clock.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    objects: BTreeMap<Object<String>, Sent>,
+    /// Why nodes could not be labelled: the same answer is told once for all.
+    opt_in_log: FailureLog,
+    /// When nodes may be labelled again, after one could not be.
+    pub(crate) opt_in_from: Duration,
+}
+
+/// What is remembered of the requests about one object.
+#[derive(Debug, Default)]
+pub(crate) struct Sent {
+    is_under_way: bool,
+    /// When the next request may be sent.
+    not_before: Duration,
+    /// It may be sent earlier, once the object is in another version than `seen`.
+    waits_for_change: bool,
+    seen: Option<u64>,
+    /// Failures, refusals and writes without effect in a row.
+    failures: u32,
+    /// Refusals among them.
+    refusals: u32,
+    /// For which reason the object was last written, and how often in a row.
+    written_for: (&'static str, u32),
+    /// The last write, if it changed nothing, and the object's `resourceVersion`. Somebody else may hold a field that it should
+    /// remove, or a webhook puts back what it changes.
+    idle: Option<(Option<u64>, Body)>,
+    log: FailureLog,
+    denials: Denials,
+}
+
+/// Changes of an object that the API server did not take.
+#[derive(Debug, Default)]
+struct Denials {
+    in_a_row: u32,
+    why: String,
+    until: Duration,
+}
+
+impl Requests {
+    /// What is remembered of this object.
+    pub(crate) fn of(&mut self, object: &Object<String>) -> &mut Sent {
+        self.objects.entry(object.clone()).or_default()
+    }
+
+    /// What the API server takes no change of, by name of the shadow; and when the first of these denials is forgotten.
+    pub(crate) fn denied(&self, now: Duration) -> (BTreeMap<String, Denied>, Option<Duration>) {
+        let (mut all, mut until) = (BTreeMap::<String, Denied>::new(), None);
+        for (object, Sent { denials, .. }) in &self.objects {
+            if denials.in_a_row < DENIALS_IN_A_ROW || now >= denials.until {
+                continue;
+            }
+            let why = &denials.why;
+            match object {
+                Object::Node(name) => {
+                    let denied = all.entry(names::shadow_name(name)).or_default();
+                    denied.node = Some(format!("the Node: {why}"));
+                }
+                Object::ShadowSpec(name) => {
+                    let denied = all.entry(name.clone()).or_default();
+                    denied.shadow = Some(format!("the node's shadow: {why}"));
+                }
+                _ => continue,
+            }
+            until = until.into_iter().chain([denials.until]).min();
+        }
+        (all, until)
+    }
+
+    /// Forgets nodes, shadows and pools that are gone.
+    pub(crate) fn prune(&mut self, cluster: &Cluster) {
+        self.objects.retain(|object, sent| {
+            let exists = match object {
+                Object::Ledger | Object::FleetStatus => true,
+                Object::PoolStatus(name) => cluster.pools.contains_key(name),
+                Object::ShadowSpec(name) | Object::ShadowStatus(name) => {
+                    cluster.records.contains_key(name)
+                }
+                Object::Node(name) => cluster.records.contains_key(&names::shadow_name(name)),
+            };
+            exists || sent.is_under_way
+        });
+    }
+}
+
+impl Sent {
+    /// When a request may be sent, if the object is known in this version; `None` while one is under way.
+    fn due(&self, version: Option<u64>) -> Option<Duration> {
+        let is_changed = self.waits_for_change && version != self.seen;
+        let due = if is_changed {
+            Duration::ZERO
+        } else {
+            self.not_before
+        };
+        (!self.is_under_way).then_some(due)
+    }
+
+    /// A request is sent.
+    fn begin(&mut self) {
+        self.is_under_way = true;
+    }
+
+    /// The object was changed, for this reason. Returns whether this is the first of many such changes for which the next one waits.
+    fn changed(&mut self, reason: &'static str, now: Duration) -> bool {
+        let (before, times) = self.written_for;
+        let is_again = before == reason && !reason.is_empty();
+        let times = if is_again { times.saturating_add(1) } else { 1 };
+        let surplus = times.saturating_sub(WRITES_ON_END);
+        let wait = if surplus > 0 {
+            back_off(surplus)
+        } else {
+            Duration::ZERO
+        };
+        *self = Self {
+            written_for: (reason, times),
+            not_before: now + wait,
+            ..Self::default()
+        };
+        surplus == 1
+    }
+
+    /// A write changed nothing of the object in this version. Returns whether it is the first in a row.
+    fn unchanged(&mut self, seen: Option<u64>, body: Body, now: Duration) -> bool {
+        let is_first = self.idle.replace((seen, body)).is_none();
+        // The patch may name the time, and so be another one each time.
+        self.wait_for_change(seen, now);
+        is_first
+    }
+
+    /// Whether this request would change nothing once more.
+    fn would_repeat(&self, request: &Request) -> bool {
+        let idle = self.idle.as_ref();
+        idle.is_some_and(|(seen, body)| (*seen, body) == (request.seen, &request.body))
+    }
+
+    /// The request was refused, because the object is no longer as it was in version `seen`. If it still is, the mistake is
+    /// ours; so the wait is limited. Returns how often in a row this has happened.
+    fn refused(&mut self, seen: Option<u64>, now: Duration) -> u32 {
+        self.wait_for_change(seen, now);
+        self.refusals = self.refusals.saturating_add(1);
+        self.refusals
+    }
+
+    /// The API server did not take the change, whatever the object's version.
+    pub(crate) fn denied(&mut self, why: String, now: Duration) {
+        let before = if now < self.denials.until {
+            self.denials.in_a_row
+        } else {
+            0
+        };
+        self.denials = Denials {
+            in_a_row: before.saturating_add(1),
+            why,
+            until: now + DENIAL_HOLDS_FOR,
+        };
+    }
+
+    /// The request failed, or was made too early.
+    fn failed(&mut self, now: Duration) {
+        self.is_under_way = false;
+        self.failures = self.failures.saturating_add(1);
+        self.not_before = now + back_off(self.failures);
+        self.waits_for_change = false;
+    }
+
+    fn wait_for_change(&mut self, seen: Option<u64>, now: Duration) {
+        self.failed(now);
+        self.not_before = self.not_before.max(now + FIRST_WAIT_FOR_CHANGE);
+        (self.waits_for_change, self.seen) = (true, seen);
+    }
+}
+
+fn back_off(failures: u32) -> Duration {
+    doubled(FIRST_BACK_OFF, failures.saturating_sub(1), LONGEST_BACK_OFF)
+}
+
+impl Reconciler {
+    /// Whether a request about this object may be sent now. If not, the pass notes when it may.
+    pub(crate) fn is_ready(
+        &mut self,
+        cluster: &Cluster,
+        object: &Object<String>,
+        wake: &mut Wake,
+    ) -> bool {
+        let now = self.now();
+        let due = self
+            .leading
+            .requests
+            .of(object)
+            .due(cluster.version(object));
+        let is_due = due.is_some_and(|due| due <= now);
+        if !is_due {
+            wake.by_if(due);
+        }
+        is_due
+    }
+
+    /// Whether one more condition may be under way.
+    pub(crate) fn has_room_for_conditions(&self) -> bool {
+        self.leading.under_way.len() < MAX_REQUESTS_BEFORE_CONDITION
+    }
+
+    /// Sends a request, if none about its object is under way, there is room for it, and it would not once more change nothing.
+    pub(crate) fn send(&mut self, pass: &mut Pass<'_>, request: Request) {
+        let is_condition = matches!(
+            request.object,
+            Object::ShadowStatus(_) | Object::PoolStatus(_)
+        );
+        let has_room = if is_condition {
+            self.has_room_for_conditions()
+        } else {
+            self.leading.under_way.len() < MAX_REQUESTS
+        };
+        if !has_room || !self.is_ready(pass.cluster, &request.object, &mut pass.wake) {
+            return;
+        }
+        let sent = self.leading.requests.of(&request.object);
+        if sent.would_repeat(&request) {
+            return;
+        }
+        sent.begin();
+        let api = self.api.clone();
+        let answered = async move { (api.send(&request).await, request) };
+        self.start(answered, |this, (answer, request)| {
+            this.answered(request, answer);
+        });
+    }
+
+    fn answered(&mut self, request: Request, Answer { outcome, objects }: Answer) {
+        let now = self.now();
+        let mut version = None;
+        for Shown { object, seen, json } in objects {
+            let json = json.as_deref().map(RawValue::get);
+            version = self.watches.answered(&object, json, seen, now);
+            self.leading.requests.of(&object).denials = Denials::default();
+        }
+        let object = request.object.as_str();
+        let is_unchanged =
+            outcome == Outcome::Written && request.seen.is_some() && request.seen == version;
+        let word = if is_unchanged {
+            "unchanged"
+        } else {
+            outcome.as_str()
+        };
+        self.metrics.wrote(object, word);
+        let Context { node, reason, .. } = &request.context;
+        match outcome {
+            Outcome::Written if is_unchanged => {
+                let sent = self.leading.requests.of(&request.object);
+                let why = "somebody else owns a field, or a webhook restores it";
+                if sent.unchanged(request.seen, request.body, now) {
+                    tracing::warn!(
+                        node,
+                        reason,
+                        object,
+                        why,
+                        "a write changed nothing; waiting until the object changes"
+                    );
+                }
+            }
+            Outcome::Written => self.changed(request, "written"),
+            Outcome::Removed => self.changed(request, "removed"),
+            Outcome::Read => self.leading.requests.of(&request.object).is_under_way = false,
+            Outcome::NotConfirmed => {
+                tracing::debug!(
+                    node,
+                    reason,
+                    "conflict: pods appeared on the node after it was seen drained"
+                );
+                self.leading.requests.of(&request.object).failed(now);
+            }
+            // That a node cannot be labelled says nothing of its updates.
+            Outcome::Denied(_, why) if request.purpose == Purpose::OptIn => {
+                self.failed(&request, &why);
+            }
+            Outcome::Failed(why) => self.failed(&request, &why),
+            Outcome::Refused(why) => self.refused(&request, &why),
+            Outcome::Denied(denied, why) => {
+                self.refused(&request, &why);
+                self.doubt_admission(&request, &why);
+                self.leading.requests.of(&denied).denied(why, now);
+            }
+        }
+    }
+
+    /// One refusal comes from a stale view, and the next version of the object settles it. Repeated refusals are a mistake of
+    /// ours, or there is a rule against it.
+    fn refused(&mut self, request: &Request, why: &str) {
+        let now = self.now();
+        let sent = self.leading.requests.of(&request.object);
+        let object = request.object.as_str();
+        let Context { node, reason, .. } = &request.context;
+        match sent.refused(request.seen, now) {
+            1 => tracing::debug!(node, reason, object, why, "refused"),
+            3 => tracing::error!(node, reason, object, why, "refused three times in a row"),
+            _ => {}
+        }
+    }
+
+    /// A request failed; it is sent again later.
+    fn failed(&mut self, request: &Request, why: &str) {
+        let now = self.now();
+        let sent = self.leading.requests.of(&request.object);
+        sent.failed(now);
+        let is_news = sent.log.is_new(why);
+        self.doubt_admission(request, why);
+        let object = request.object.as_str();
+        let Context { node, reason, .. } = &request.context;
+        if request.purpose == Purpose::OptIn {
+            self.leading.requests.opt_in_from = now + OPT_IN_PAUSE;
+            self.not_opted_in(&request.context, why);
+        } else if is_news {
+            tracing::warn!(node, reason, object, why, "a request failed; trying again");
+        }
+    }
+
+    /// Dry runs need a shadow. Where the webhook cannot be reached there may never be one, and this is all that tells.
+    fn doubt_admission(&mut self, request: &Request, why: &str) {
+        if let (Object::ShadowSpec(_), Body::Create(_)) = (&request.object, &request.body) {
+            let why = format!("a shadow could not be created: {why}");
+            let now = self.now();
+            self.leading.admission.doubt(why, now);
+        }
+    }
+
+    /// An object was written or removed.
+    fn changed(&mut self, request: Request, what: &str) {
+        let now = self.now();
+        let Request {
+            object,
+            purpose,
+            context,
+            ..
+        } = request;
+        // Conditions change with the words of agents, and have a brake of their own.
+        let is_said = matches!(
+            object,
+            Object::FleetStatus | Object::PoolStatus(_) | Object::ShadowStatus(_)
+        );
+        let is_counted = matches!(object, Object::Node(_) | Object::ShadowSpec(_));
+        let reason = if is_counted && what == "written" {
+            context.reason
+        } else {
+            ""
+        };
+        let is_slowed_down = self.leading.requests.of(&object).changed(reason, now);
+        let may_log = !is_said && self.may_log(&object, now);
+        for ended in &context.ended {
+            self.metrics.ended(ended);
+        }
+        let object = object.as_str();
+        let Context {
+            node,
+            version,
+            state,
+            reason,
+            ..
+        } = &context;
+        if is_slowed_down {
+            let why = "somebody undoes it each time, or the API server does not keep all of it";
+            tracing::warn!(
+                node,
+                reason,
+                object,
+                why,
+                "the same was written many times; writing less often"
+            );
+        }
+        match purpose {
+            Purpose::BeginTerm(term) => {
+                self.leading.state.term = term;
+                tracing::info!(term, "this process leads");
+            }
+            Purpose::OptIn => drop(self.leading.requests.opt_in_log.resolved()),
+            Purpose::Other => {}
+        }
+        if may_log {
+            tracing::info!(node, version, state, reason, object, "{what}");
+        }
+        // A kubelet has its shadow made and deleted as often as it likes.
+        if may_log || what == "written" {
+            self.publish(context.event, context.objects);
+        }
+    }
+
+    /// Says that a node could not be labelled. The same answer is said once for all nodes, since it is mostly the same
+    /// for all.
+    fn not_opted_in(&mut self, context: &Context, why: &str) {
+        let event = EventText::of_no_opt_in(why);
+        if self.leading.requests.opt_in_log.is_new(&event.note) {
+            let (node, says) = (&context.node, &event.note);
+            tracing::warn!(
+                node,
+                why,
+                says,
+                "a node was not labelled; trying again, later each time"
+            );
+            self.publish(Some(event), context.objects.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

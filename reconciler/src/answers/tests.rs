@@ -1,0 +1,180 @@
+use super::*;
+use crate::process::tests::{holds_up, reconciler};
+use brupop_core::phases::Ended;
+use jiff::Timestamp;
+use serde_json::json;
+use std::sync::Arc;
+use tokio::sync::{mpsc::unbounded_channel, watch};
+
+fn s(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn body(number: u64) -> Body {
+    Body::Apply(json!({"limit": number}))
+}
+
+#[test]
+fn one_request_of_an_object_is_under_way() {
+    let mut sent = Sent::default();
+    assert_eq!(sent.due(Some(5)), Some(s(0)));
+    sent.begin();
+    assert_eq!(sent.due(Some(9)), None);
+    assert!(!sent.changed("", s(1)));
+    assert_eq!(sent.due(Some(9)), Some(s(1)));
+}
+
+#[test]
+fn a_refusal_waits_for_another_version_or_longer() {
+    let mut sent = Sent::default();
+    assert_eq!(sent.refused(Some(5), s(0)), 1);
+    assert_eq!(sent.due(Some(5)), Some(s(4)));
+    assert_eq!(sent.due(Some(6)), Some(s(0)));
+    for times in 2..=8 {
+        assert_eq!(sent.refused(Some(5), s(0)), times);
+    }
+    assert_eq!(sent.due(Some(5)), Some(s(60)));
+    sent.failed(s(0));
+    assert_eq!(
+        sent.refused(Some(5), s(0)),
+        9,
+        "though a failure came between"
+    );
+    sent.changed("", s(0));
+    assert_eq!(sent.refused(Some(9), s(0)), 1, "a success ends the row");
+}
+
+#[test]
+fn writes_that_somebody_undoes_slow_down() {
+    let mut sent = Sent::default();
+    let mut write = |reason| (sent.changed(reason, s(0)), sent.due(Some(2)).unwrap());
+    for _ in 0..16 {
+        assert_eq!(write("Draining"), (false, s(0)));
+    }
+    assert_eq!(write("Draining"), (true, s(1)));
+    assert_eq!(write("Draining"), (false, s(2)));
+    assert_eq!(write("Rebooting"), (false, s(0)));
+    for _ in 0..40 {
+        assert_eq!(
+            write(""),
+            (false, s(0)),
+            "the ledger is written for many nodes"
+        );
+    }
+}
+
+#[test]
+fn a_failure_waits_longer_whatever_the_version() {
+    let mut sent = Sent::default();
+    for wait in [1, 2, 4, 8, 16, 32, 60, 60] {
+        sent.begin();
+        sent.failed(s(100));
+        assert_eq!(sent.due(Some(wait)), Some(s(100 + wait)));
+    }
+}
+
+#[test]
+fn what_changed_nothing_waits_for_a_change() {
+    let mut sent = Sent::default();
+    let asks = |seen, number| {
+        let object = Object::FleetStatus;
+        let request = Request::new(
+            &Cluster::default(),
+            object,
+            body(number),
+            Context::default(),
+        );
+        Request { seen, ..request }
+    };
+    for (nth, wait) in [(1, 4), (2, 4), (3, 4), (4, 8), (5, 16)] {
+        assert_eq!(sent.unchanged(Some(5), body(nth), s(0)), nth == 1);
+        assert_eq!(sent.due(Some(5)), Some(s(wait)), "though its patch differs");
+        assert_eq!(sent.due(Some(6)), Some(s(0)));
+    }
+    assert!(sent.would_repeat(&asks(Some(5), 5)));
+    assert!(
+        !sent.would_repeat(&asks(Some(6), 5)),
+        "the object has changed"
+    );
+    assert!(
+        !sent.would_repeat(&asks(Some(5), 6)),
+        "something else is wanted"
+    );
+    sent.changed("", s(0));
+    assert!(!sent.would_repeat(&asks(Some(5), 5)));
+}
+
+/// Denies a change so many times at this second.
+fn deny(requests: &mut Requests, object: &Object<String>, times: usize, second: u64) {
+    (0..times).for_each(|_| requests.of(object).denied("frozen".into(), s(second)));
+}
+
+fn denied(requests: &Requests, second: u64) -> Option<(Option<String>, Option<String>)> {
+    let (denied, until) = requests.denied(s(second));
+    assert_eq!(denied.is_empty(), until.is_none());
+    let denied = denied.into_values().next();
+    denied.map(|Denied { node, shadow }| (node, shadow))
+}
+
+#[test]
+fn three_denials_hold_a_node_for_a_while() {
+    let (mut requests, node) = (Requests::default(), Object::Node("n".to_owned()));
+    let held = Some((Some("the Node: frozen".to_owned()), None));
+    deny(&mut requests, &node, 2, 1);
+    assert_eq!(denied(&requests, 1), None);
+    deny(&mut requests, &node, 1, 1);
+    assert_eq!(denied(&requests, 300), held);
+    assert_eq!(denied(&requests, 301), None);
+    deny(&mut requests, &node, 1, 301);
+    assert_eq!(denied(&requests, 302), None, "the others are forgotten");
+    deny(&mut requests, &node, 2, 302);
+    assert_eq!(denied(&requests, 303), held);
+    requests.of(&node).refused(None, s(303));
+    assert_eq!(denied(&requests, 303), held, "it has not changed the Node");
+    requests.of(&node).changed("", s(303));
+    assert_eq!(denied(&requests, 303), None);
+    let shadow = Object::ShadowSpec("brs-n".to_owned());
+    deny(&mut requests, &shadow, 3, 303);
+    let held = Some((None, Some("the node's shadow: frozen".to_owned())));
+    assert_eq!(denied(&requests, 303), held);
+}
+
+/// A quota refuses its shadow, so nothing but this tells of the node.
+#[test]
+fn only_requests_under_way_outlive_their_node() {
+    let node = json!({"metadata": {"name": "n"}, "spec": {}, "status": {}});
+    let mut cluster = Cluster::default();
+    cluster.record("brs-n").node = Some(Arc::new(serde_json::from_value(node).unwrap()));
+    let mut requests = Requests::default();
+    let shadows = ["n", "gone", "sent"].map(|name| Object::ShadowSpec(names::shadow_name(name)));
+    for shadow in &shadows {
+        deny(&mut requests, shadow, 3, 0);
+    }
+    requests.of(&shadows[2]).begin();
+    requests.prune(&cluster);
+    let left: Vec<_> = requests.objects.keys().collect();
+    assert_eq!(left, [&shadows[0], &shadows[2]]);
+}
+
+#[tokio::test]
+async fn a_node_that_is_removed_after_its_update_is_counted() {
+    let (wrote, _writes) = unbounded_channel();
+    let (_, elected) = watch::channel(None);
+    let mut reconciler = reconciler(holds_up(wrote, std::sync::mpsc::channel().1), elected);
+    let context = Context {
+        ended: vec![Ended::Removed],
+        ..Context::default()
+    };
+    let object = Object::ShadowSpec("brs-a".to_owned());
+    let request = Request::new(&Cluster::default(), object, Body::Read, context);
+    let answer = Answer {
+        outcome: Outcome::Removed,
+        objects: vec![],
+    };
+    reconciler.answered(request, answer);
+    let text = reconciler.metrics.render(None, 0, Timestamp::UNIX_EPOCH);
+    assert!(
+        text.contains("brupop_updated_nodes_removed_total 1"),
+        "{text}"
+    );
+}

@@ -1,0 +1,421 @@
+//! One pass: observe, decide for each node, send what may be sent now.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use brupop_api::{Object, names};
+use brupop_core::cluster::Cluster;
+use brupop_core::decide::{self, Allocation, Decision, Decisions, Reason, Step};
+use brupop_core::facts::{NodeView, Observed};
+use brupop_core::leader::LeaderState;
+use brupop_core::observe::{Now, observe, pools_at};
+use brupop_core::phases;
+use brupop_core::status::EventText;
+use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
+
+use crate::checks;
+use crate::drainer::{Around, Drainer};
+use crate::metrics::LastPass;
+use crate::requests::{Body, Context, Purpose, Request};
+use crate::run::Reconciler;
+use crate::watches::LOOK_AGAIN;
+
+/// What one pass saw at its beginning, and when to look again.
+pub(crate) struct Pass<'p> {
+    pub(crate) cluster: &'p Cluster,
+    pub(crate) observed: &'p Observed<'p>,
+    pub(crate) now: Timestamp,
+    pub(crate) wake: Wake,
+}
+
+/// When the loop has to look again: the earliest instant that was asked for. Instants are durations since the loop's epoch.
+#[derive(Debug, Default)]
+pub(crate) struct Wake(pub(crate) Option<Duration>);
+
+impl Wake {
+    /// Look again at this instant at the latest.
+    pub(crate) fn by(&mut self, at: Duration) {
+        self.0 = self.0.into_iter().chain([at]).min();
+    }
+
+    /// Look again at this instant at the latest, if there is one.
+    pub(crate) fn by_if(&mut self, at: Option<Duration>) {
+        self.0 = self.0.into_iter().chain(at).min();
+    }
+}
+
+impl Reconciler {
+    /// One pass. Returns when to look again, if nothing changes until then.
+    pub(crate) fn pass(&mut self) -> Option<Duration> {
+        let wake = self.observe_then(|this, pass| {
+            if this.ensure_term(pass) && this.knows_right_to_force(pass) {
+                this.read_again(pass);
+                this.check(pass);
+                let gates = this.ask(pass);
+                let last_pass = LastPass {
+                    gates,
+                    ..this.decide(pass)
+                };
+                this.metrics.passed(Some(last_pass));
+                this.opt_in(pass);
+            }
+            pass.wake.0
+        });
+        wake.flatten()
+    }
+
+    /// Brings what is known up to date, which sends nothing, and lets `act` decide on it. Returns its result; `None` if the fleet
+    /// cannot be read.
+    pub(crate) fn observe_then<T>(
+        &mut self,
+        act: impl FnOnce(&mut Self, &mut Pass<'_>) -> T,
+    ) -> Option<T> {
+        let mut wake = Wake::default();
+        let (watches, policy) = (Arc::clone(&self.watches), Arc::clone(&self.policy));
+        let mut cluster = match watches.cluster() {
+            Ok(cluster) => cluster,
+            Err(why) => {
+                if self.fleet_log.is_new(&why) {
+                    tracing::error!(
+                        why,
+                        "the BottlerocketFleet cannot be read, so nothing is done"
+                    );
+                }
+                self.metrics.passed(None);
+                return None;
+            }
+        };
+        self.fleet_log.resolved();
+        let (time, now) = (Timestamp::now(), self.now());
+        let mut leader = std::mem::take(&mut self.leading.state);
+        // Whose pods are watched, and which workloads are read, depends on who owns a node.
+        leader.prepare_pools(&mut cluster, time, &self.policy);
+        self.look_again_at_pools(&cluster, &mut wake);
+        self.bring_up_to_date(&mut leader);
+        let (around, drainer) = self.around(time);
+        drainer.watch(&around, &mut cluster, &leader, &mut wake);
+        self.record_denials(&mut cluster, &mut wake);
+        cluster.record_cordons(time);
+        let milliseconds = TimestampRound::new().smallest(Unit::Millisecond);
+        let text = time.round(milliseconds.mode(RoundMode::Trunc));
+        let text = text.unwrap_or(time).to_string();
+        leader.record_gates(&cluster, |query| self.leading.gates.state(query, now));
+        let pools = pools_at(&cluster, &leader, &policy, time);
+        let observed = observe(
+            &cluster,
+            &leader,
+            &pools,
+            &policy,
+            Now { time, text: &text },
+        );
+        wake.by_if(observed.next.map(|at| now + until(time, at)));
+        let mut pass = Pass {
+            cluster: &cluster,
+            observed: &observed,
+            now: time,
+            wake,
+        };
+        let result = act(self, &mut pass);
+        leader.ahead = observed.ahead;
+        self.leading.state = leader;
+        Some(result)
+    }
+
+    /// Lists pools again from time to time, as long as one was left out: nothing else tells that there is room for it.
+    fn look_again_at_pools(&mut self, cluster: &Cluster, wake: &mut Wake) {
+        let (now, due) = (self.now(), self.leading.pools_again);
+        let is_left_out = cluster.pool_left_out.is_some();
+        if is_left_out && now < due {
+            return wake.by(due);
+        }
+        self.leading.pools_again = now + LOOK_AGAIN;
+        if is_left_out {
+            self.watches.refresh_pools();
+        }
+    }
+
+    /// Brings up to date what checks say.
+    fn bring_up_to_date(&self, leader: &mut LeaderState) {
+        leader.enforced = self.leading.admission.holds().is_ok();
+        leader.alone = self.leading.alone.holds().is_ok();
+        leader.may_force = self.leading.may_force.holds().is_ok();
+        leader.own_node.clone_from(&self.api.own_node);
+    }
+
+    /// Records of each node why the API server takes no change of it.
+    fn record_denials(&self, cluster: &mut Cluster, wake: &mut Wake) {
+        let (mut denied, until) = self.leading.requests.denied(self.now());
+        for (name, record) in &mut cluster.records {
+            record.led.denied = denied.remove(name).unwrap_or_default();
+        }
+        wake.by_if(until);
+    }
+
+    /// Reads objects again whose watches stay behind the answers to our requests.
+    fn read_again(&mut self, pass: &mut Pass<'_>) {
+        let (overdue, next) = pass.cluster.overdue(self.now());
+        pass.wake.by_if(next);
+        for object in overdue {
+            let request = Request::new(pass.cluster, object, Body::Read, Context::default());
+            self.send(pass, request);
+        }
+    }
+
+    /// Returns whether our term is in the ledger. If it is not, sends the request that creates the ledger, or the one that writes
+    /// a new term into it. Nothing else is written before that.
+    fn ensure_term(&mut self, pass: &mut Pass<'_>) -> bool {
+        let (cluster, fleet) = (pass.cluster, &pass.observed.fleet);
+        if cluster.fleet().is_none() {
+            self.send(pass, Request::create_fleet(cluster));
+            return false;
+        }
+        if fleet.term > 0 && Some(fleet.term) == fleet.ledger_term {
+            return true;
+        }
+        let (term, write) = decide::new_term(cluster.ledger(), &pass.observed.views);
+        if let Some(request) = Request::to_ledger(cluster, &write, None) {
+            let purpose = Purpose::BeginTerm(term);
+            self.send(pass, Request { purpose, ..request });
+        }
+        false
+    }
+
+    /// Starts the checks that are due: dry runs on nodes with a shadow, which prove our admission rules to be in force, and a
+    /// look for another operator.
+    fn check(&mut self, pass: &mut Pass<'_>) {
+        let (now, wake) = (self.now(), &mut pass.wake);
+        let (client, namespace) = (self.api.client.clone(), self.api.namespace.clone());
+        let nodes = pass.cluster.normal_nodes();
+        if !nodes.is_empty()
+            && let Some(number) = self.leading.admission.begin(now, wake)
+        {
+            let nodes = checks::spread(&nodes, number);
+            let tried = checks::try_out_admission(client.clone(), namespace.clone(), nodes);
+            self.start(tried, |this, finding| {
+                let now = this.now();
+                let admission = &mut this.leading.admission;
+                match (admission.found(finding, now), admission.holds()) {
+                    (false, _) => {}
+                    (true, Ok(())) => {
+                        tracing::info!("webhook and policy refused the dry runs, as they must");
+                    }
+                    (true, Err(why)) => tracing::warn!(
+                        why,
+                        "no update starts: dry runs did not show that webhook and policy are enforced"
+                    ),
+                }
+            });
+        }
+        if self.leading.alone.begin(now, wake).is_some() {
+            let looked = checks::look_for_other_operator(client, namespace);
+            self.start(looked, |this, finding| {
+                let now = this.now();
+                let is_news = this.leading.alone.found(finding, now);
+                if let (true, Err(why)) = (is_news, this.leading.alone.holds()) {
+                    tracing::error!(why, "no update starts");
+                }
+            });
+        }
+    }
+
+    /// Asks from time to time, if a pool wants it, whether pods may be deleted. Returns whether there is an answer, or nobody
+    /// needs one: a new leader must not give a drain up that it may end by force.
+    pub(crate) fn knows_right_to_force(&mut self, pass: &mut Pass<'_>) -> bool {
+        if !pass.cluster.wants_force() {
+            return true;
+        }
+        let now = self.now();
+        if self.leading.may_force.begin(now, &mut pass.wake).is_some() {
+            let asked = checks::ask_for_force(self.api.client.clone());
+            self.start(asked, |this, finding| {
+                let now = this.now();
+                this.leading.may_force.found(finding, now);
+            });
+        }
+        self.leading.may_force.is_answered()
+    }
+
+    /// Labels the nodes that are to be opted in, if `AUTO_LABEL` wants it.
+    fn opt_in(&mut self, pass: &mut Pass<'_>) {
+        let (cluster, observed, time, now) = (pass.cluster, pass.observed, pass.now, self.now());
+        if !self.policy.auto_label {
+            return;
+        }
+        if now < self.leading.requests.opt_in_from {
+            return pass.wake.by(self.leading.requests.opt_in_from);
+        }
+        let (unmanaged, next) = cluster.unmanaged_nodes(self.policy.durations.min_node_age, time);
+        pass.wake.by_if(next.map(|at| now + until(time, at)));
+        for node in &unmanaged {
+            if let Some(write) = decide::opt_in(&observed.fleet, node)
+                && let Some(request) = Request::opt_in(cluster, node, &write)
+            {
+                self.send(pass, request);
+            }
+        }
+    }
+
+    /// Decides for the ledger and for each node, and sends what may be sent now.
+    fn decide(&mut self, pass: &mut Pass<'_>) -> LastPass {
+        let (cluster, observed) = (pass.cluster, pass.observed);
+        let (fleet, views) = (&observed.fleet, &observed.views);
+        let Decisions { allocation, nodes } = observed.decide();
+        if let Some(write) = &allocation.write
+            && let event = EventText::of_halts(&allocation.halted)
+            && let Some(mut request) = Request::to_ledger(cluster, write, event)
+        {
+            request.context.ended = phases::updates_of(fleet, views, &allocation);
+            self.send(pass, request);
+        }
+        self.preflight(pass, &allocation);
+        let mut last_pass = LastPass {
+            at: pass.now,
+            limit: fleet.total_limit(),
+            admission_enforced: self.leading.admission.holds().is_ok(),
+            other_operator: matches!(self.leading.alone.known(), Some(Err(_))),
+            skipped: self.unreadable(cluster),
+            not_opted_in: observed.not_opted_in,
+            ..LastPass::default()
+        };
+        let reasons = nodes.iter().map(|decision| &decision.reason);
+        last_pass.count(cluster, fleet, views.iter().zip(reasons));
+        for (view, decision) in views.iter().zip(&nodes) {
+            let name = view.shadow_name;
+            if let Reason::NotUnderstood(why) = decision.reason {
+                let of_shadow = cluster.has_shadow(name) && cluster.shadow(name).is_none();
+                last_pass.skip(if of_shadow {
+                    "BottlerocketShadow"
+                } else {
+                    "Node"
+                });
+                self.leave_alone(cluster, view, "NotUnderstood", why);
+            } else {
+                self.leading.told.look_after(name);
+                self.execute(pass, view, decision);
+                self.read_evicted(view, &mut pass.wake);
+            }
+            self.explain(pass, view, &decision.reason);
+        }
+        for name in &observed.too_long {
+            last_pass.skip("Node");
+            let most = names::NODE_NAME_MAX;
+            let why = format!(
+                "its name has more than {most} characters, so no shadow can be named after it"
+            );
+            self.leave_alone(cluster, &NodeView::nothing(name), "NameTooLong", &why);
+        }
+        self.leading.drainer.workloads.prune();
+        self.sum_up(pass, &nodes);
+        self.sum_up_pools(pass, &nodes);
+        self.leading.requests.prune(cluster);
+        self.leading.told.prune(cluster);
+        last_pass
+    }
+
+    /// Carries out what was decided for a node, unless a request for it is under way.
+    fn execute(&mut self, pass: &mut Pass<'_>, view: &NodeView<'_>, decision: &Decision<'_>) {
+        let (cluster, name) = (pass.cluster, view.shadow_name);
+        let Some(step) = decision.step else { return };
+        match (step, cluster.drain(name)) {
+            (Step::Evict, Some(plan)) => return self.evict(plan, &mut pass.wake),
+            (Step::DeletePods, Some(plan)) => {
+                return self.delete_pods(plan.clone(), &mut pass.wake);
+            }
+            (Step::Cordon | Step::CordonAgain, Some(plan)) => {
+                // Their marker notes how many pods of these are available.
+                let owners = plan.owners.iter().map(|owner| (owner, 0));
+                self.read_workloads(name, owners, &mut pass.wake);
+                let record = cluster.records.get(name);
+                if record.is_none_or(|record| record.led.scales.is_none()) {
+                    return;
+                }
+            }
+            // The watch of its pods will wake the loop.
+            (Step::Evict | Step::DeletePods, None) => return,
+            (step, None) if step.empties() => return,
+            _ => {}
+        }
+        // A decision about a shadow rests on its Node, too.
+        let node = names::node_of_shadow(name).map(|node| Object::Node(node.to_owned()));
+        let shadow = Object::ShadowSpec(name.to_owned());
+        for object in node.iter().chain([&shadow]) {
+            if !self.is_ready(cluster, object, &mut pass.wake) {
+                return;
+            }
+        }
+        let (fleet, reason) = (&pass.observed.fleet, &decision.reason);
+        if let Some(mut request) = Request::of_step(cluster, view, step, reason, fleet) {
+            if let Some(event) = &mut request.context.event
+                && let Some(more) = self.detail(pass, view, reason)
+            {
+                event.note = format!("{}; {more}", event.note);
+            }
+            self.send(pass, request);
+        }
+    }
+
+    /// How many of the pods and budgets that are watched now, and of the pools, cannot be read or understood.
+    fn unreadable(&self, cluster: &Cluster) -> BTreeMap<&'static str, i64> {
+        let records = cluster.records.values();
+        let drains = records.filter_map(|it| it.led.drain.as_ref());
+        let pods: usize = drains.map(|drain| drain.plan.unreadable.len()).sum();
+        let pools = cluster.pools.values();
+        let counts = [
+            (
+                "BottlerocketPool",
+                pools.filter(|pool| pool.rules().is_none()).count(),
+            ),
+            ("Pod", pods + cluster.unreadable_agents()),
+            (
+                "PodDisruptionBudget",
+                self.leading.drainer.unreadable_budgets(),
+            ),
+        ];
+        let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
+        counts.map(|(kind, count)| (kind, number(count))).into()
+    }
+
+    /// Has the pods watched of nodes that are next, and of those that get a slot now. The watches begin with the next
+    /// pass.
+    pub(crate) fn preflight(&mut self, pass: &Pass<'_>, allocation: &Allocation<'_>) {
+        let next = allocation.preflight.iter().chain(&allocation.taken);
+        let names = next.map(|&index| pass.observed.views[index].shadow_name.to_owned());
+        if self.leading.drainer.preflight(names.collect()) {
+            self.watches.changed.notify_one();
+        }
+    }
+
+    /// Returns whether anything else follows from the pods, which have changed, than before.
+    pub(crate) fn drains_changed(&mut self) -> bool {
+        let watches = Arc::clone(&self.watches);
+        let Ok(cluster) = watches.cluster() else {
+            return true;
+        };
+        if !self.leading.state.is_of(&cluster) {
+            return true;
+        }
+        let state = std::mem::take(&mut self.leading.state);
+        let (around, drainer) = self.around(Timestamp::now());
+        let changed = drainer.look_at_pods(&around, &cluster, &state);
+        self.leading.state = state;
+        changed
+    }
+
+    /// What a drainer needs to know at this time, and the drainer.
+    fn around(&mut self, time: Timestamp) -> (Around<'_>, &mut Drainer) {
+        let around = Around {
+            now: self.now(),
+            api: &self.api,
+            watches: &self.watches,
+            policy: &self.policy,
+            time,
+        };
+        (around, &mut self.leading.drainer)
+    }
+}
+
+/// Returns how long it is from `now` to this time; what is past is due now.
+pub(crate) fn until(now: Timestamp, at: Timestamp) -> Duration {
+    Duration::try_from(at.duration_since(now)).unwrap_or_default()
+}

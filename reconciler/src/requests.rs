@@ -1,0 +1,509 @@
+//! What is asked of the API server about one object, how it is asked, and what comes of it.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use brupop_api::crds::MESSAGE_MAX;
+use brupop_api::printable::printable;
+use brupop_api::{
+    BottlerocketFleet, BottlerocketFleetSpec, BottlerocketPool, BottlerocketShadow, Marker, Object,
+    Write, names,
+};
+use brupop_core::cluster::Cluster;
+use brupop_core::decide::{Deletion, Effect, Reason, Step, new_shadow};
+use brupop_core::drain::{DrainPlan, PodKey};
+use brupop_core::facts::{FleetFacts, NodeView, UnmanagedNode};
+use brupop_core::objects::{PodItem, is_operator_pod};
+use brupop_core::phases::{self, Ended};
+use brupop_core::status::EventText;
+use brupop_runtime::Listing;
+use brupop_runtime::errors::{describe, status_message};
+use jiff::Timestamp;
+use json_patch::Patch as JsonPatch;
+use k8s_openapi::api::core::v1::{Node, ObjectReference};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::{Request as HttpRequest, Status};
+use kube::{Client, Error, Resource as _};
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::watches::on_node;
+
+/// Longest wait for an answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest wait for the answer to a change of a Node: the API server needs this long for our policies if its kubelet has
+/// given it tens of thousands of labels or annotations.
+const NODE_TIMEOUT: Duration = Duration::from_secs(28);
+
+/// A request about one object, with what is needed when its answer comes.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub object: Object<String>,
+    pub body: Body,
+    /// The `resourceVersion` of the object that it was decided on.
+    pub seen: Option<u64>,
+    pub purpose: Purpose,
+    pub context: Context,
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    /// The object as it is.
+    Read,
+    /// A conditional patch.
+    Patch(JsonPatch),
+    /// Server-side apply to a status.
+    Apply(Value),
+    /// The creation of this object.
+    Create(Value),
+    /// The deletion of an object with this UID and `resourceVersion`: it may have been put to use again since.
+    Delete(Preconditions),
+    /// Makes sure that a node is drained, and grants its reboot by a conditional patch of the shadow. What changes between
+    /// the two is not seen any more.
+    Grant(Box<Confirm>, JsonPatch),
+}
+
+/// How to make sure that a node is drained: by a fresh list of its pods, and then by a patch that tests that the Node is
+/// still cordoned and marked as it was.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Confirm {
+    /// The Node's name.
+    pub node: String,
+    /// The Node's `resourceVersion` that this was decided on.
+    pub seen: Option<u64>,
+    pub patch: JsonPatch,
+    /// The node's marker, which says which of the operator's pods stay; see [`DrainPlan::of`].
+    pub marker: Option<Marker>,
+    /// Pods that should have been gone by then are not waited for.
+    pub overlooked: Option<Timestamp>,
+    /// Nor are these.
+    pub left: Vec<PodKey>,
+}
+
+/// What a request is for, if its answer means more than that the object was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To write this leader's term: this process leads once it succeeds.
+    BeginTerm(u64),
+    /// To label a node.
+    OptIn,
+    /// Anything else.
+    Other,
+}
+
+/// The node of a request, for logs, and the Event to publish once the request succeeds.
+#[derive(Clone, Debug, Default)]
+pub struct Context {
+    pub node: String,
+    pub version: String,
+    pub state: &'static str,
+    pub reason: &'static str,
+    pub event: Option<EventText>,
+    /// The objects on which the Event is published.
+    pub objects: Vec<ObjectReference>,
+    /// What has ended once the request succeeds.
+    pub ended: Vec<Ended>,
+}
+
+/// The API server's answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub outcome: Outcome,
+    /// The objects that it shows, which may also be the Node of a grant.
+    pub objects: Vec<Shown>,
+}
+
+/// An object as an answer shows it.
+#[derive(Debug)]
+pub struct Shown {
+    pub object: Object<String>,
+    /// The `resourceVersion` that the request was decided on.
+    pub seen: Option<u64>,
+    /// The object; `None` if it is gone.
+    pub json: Option<Box<RawValue>>,
+}
+
+/// What came of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done.
+    Written,
+    /// The object is gone, as wanted.
+    Removed,
+    /// The object was read.
+    Read,
+    /// The object is not as it was when the request was decided, or is gone. The watch will bring a newer version.
+    Refused(String),
+    /// A rule, a webhook that does not answer, or the API server itself does not take this change of this object, whatever its
+    /// version. The object of a grant may be the Node.
+    Denied(Object<String>, String),
+    /// A fresh list of the node's pods shows that it is not drained.
+    NotConfirmed,
+    /// There was no connection, or another error.
+    Failed(String),
+}
+
+impl Outcome {
+    /// The word for metrics; a write that changed nothing has another one.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Written => "written",
+            Self::Removed => "removed",
+            Self::Read => "read",
+            Self::Refused(_) => "refused",
+            Self::Denied(..) => "denied",
+            Self::NotConfirmed => "not-confirmed",
+            Self::Failed(_) => "failed",
+        }
+    }
+}
+
+impl Context {
+    /// The context of a request for one node.
+    pub fn of(
+        cluster: &Cluster,
+        view: &NodeView<'_>,
+        reason: &'static str,
+        event: Option<EventText>,
+    ) -> Self {
+        let name = view.shadow_name;
+        let shadow = cluster.shadow(name);
+        let on_node = shadow.is_none() || event.as_ref().is_some_and(EventText::concerns_node);
+        let node = cluster.node(name).filter(|_| on_node);
+        let on_node = node.map(|node| node.object_ref());
+        let on_shadow = shadow.map(|shadow| shadow.object_ref(&()));
+        let spec = view.shadow.map(|shadow| shadow.spec);
+        let version = spec.as_ref().and_then(|spec| spec.version);
+        Self {
+            node: names::node_of_shadow(name).unwrap_or(name).to_owned(),
+            version: version.unwrap_or_default().to_owned(),
+            state: spec.map_or("", |spec| spec.state.as_str()),
+            reason,
+            event,
+            objects: on_node.into_iter().chain(on_shadow).collect(),
+            ended: vec![],
+        }
+    }
+
+    fn of_fleet(cluster: &Cluster, event: Option<EventText>) -> Self {
+        let fleet = cluster.fleet().map(|fleet| fleet.object.object_ref(&()));
+        Self {
+            reason: event.as_ref().map_or("", |event| event.reason),
+            event,
+            objects: fleet.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+}
+
+impl Request {
+    /// A request about this object, as it is known.
+    pub fn new(cluster: &Cluster, object: Object<String>, body: Body, context: Context) -> Self {
+        Self {
+            seen: cluster.version(&object),
+            object,
+            body,
+            purpose: Purpose::Other,
+            context,
+        }
+    }
+
+    /// Creates the fleet.
+    pub fn create_fleet(cluster: &Cluster) -> Self {
+        let fleet = BottlerocketFleet::new(names::FLEET, BottlerocketFleetSpec::default());
+        let body = Body::Create(json!(fleet));
+        Self::new(cluster, Object::Ledger, body, Context::default())
+    }
+
+    /// A write to the ledger, and the Event to publish once it is made.
+    pub fn to_ledger(
+        cluster: &Cluster,
+        write: &Write<'_>,
+        event: Option<EventText>,
+    ) -> Option<Self> {
+        let context = Context::of_fleet(cluster, event);
+        let body = Body::Patch(patch(cluster, write)?);
+        Some(Self::new(cluster, Object::Ledger, body, context))
+    }
+
+    /// A step of one node; `None` for evictions, which are many, and for what was not read.
+    pub fn of_step(
+        cluster: &Cluster,
+        view: &NodeView<'_>,
+        step: Step<'_>,
+        reason: &Reason<'_>,
+        fleet: &FleetFacts<'_>,
+    ) -> Option<Self> {
+        let effect = step.effect(fleet, view)?;
+        let object = match &effect {
+            Effect::Write(write) => write.object,
+            _ => Object::ShadowSpec(view.shadow_name),
+        };
+        let body = body(cluster, view, &effect, fleet)?;
+        let event = EventText::of_step(view, step);
+        let mut context = Context::of(cluster, view, reason.as_str(), event);
+        if step == Step::DeleteShadow(Deletion::UpdatedNodeGone) {
+            // Nobody looks at the Events of objects that are gone.
+            context.objects = Context::of_fleet(cluster, None).objects;
+        }
+        let ended = phases::ended_by(cluster, fleet, view, step).into_iter();
+        let without_workloads = phases::without_workloads(fleet, view, step);
+        context.ended = ended.chain(without_workloads).collect();
+        Some(Self::new(cluster, object.owned(), body, context))
+    }
+
+    /// Labels this node.
+    pub fn opt_in(cluster: &Cluster, node: &UnmanagedNode<'_>, write: &Write<'_>) -> Option<Self> {
+        let event = EventText::of_opt_in(node.name);
+        let context = Context {
+            node: node.name.to_owned(),
+            reason: event.reason,
+            event: Some(event),
+            objects: vec![cluster.node(node.shadow_name)?.object_ref()],
+            ..Context::default()
+        };
+        let body = Body::Patch(patch(cluster, write)?);
+        Some(Self {
+            purpose: Purpose::OptIn,
+            ..Self::new(cluster, write.object.owned(), body, context)
+        })
+    }
+}
+
+/// Returns what is asked of the API server for this effect; `None` if it is asked elsewhere, or its object was not read.
+fn body(
+    cluster: &Cluster,
+    view: &NodeView<'_>,
+    effect: &Effect<'_>,
+    fleet: &FleetFacts<'_>,
+) -> Option<Body> {
+    Some(match effect {
+        Effect::Write(write) => Body::Patch(patch(cluster, write)?),
+        Effect::Grant { confirm, grant } => {
+            let node = view.node?;
+            let confirm = Confirm {
+                node: node.name().to_owned(),
+                seen: cluster.version(&confirm.object.owned()),
+                patch: patch(cluster, confirm)?,
+                marker: node.marker().cloned(),
+                overlooked: view.pods.overlooked,
+                left: view.pods.left.to_vec(),
+            };
+            Body::Grant(Box::new(confirm), patch(cluster, grant)?)
+        }
+        Effect::CreateShadow { attempt } => {
+            let (node, uid) = (view.node?.name(), view.node?.uid.as_str());
+            let shadow = new_shadow(node, uid, *attempt, fleet.term, fleet.now);
+            Body::Create(json!(shadow))
+        }
+        Effect::DeleteShadow { uid } => {
+            let shadow = cluster.shadow(view.shadow_name)?;
+            Body::Delete(Preconditions {
+                uid: Some((*uid).to_owned()),
+                resource_version: Some(shadow.metadata.resource_version.clone()?),
+            })
+        }
+        Effect::Evict | Effect::Delete => return None,
+    })
+}
+
+/// Returns the patch for a write to an object, as it was read; `None` if it was not read.
+fn patch(cluster: &Cluster, write: &Write<'_>) -> Option<JsonPatch> {
+    static NOTHING: Value = Value::Null;
+    let read = match write.object {
+        // The type knows every field that a patch quotes, and absent is as good as null to the API server.
+        Object::ShadowSpec(name) => Cow::Owned(json!(cluster.shadow(name)?)),
+        Object::Node(name) => Cow::Owned(cluster.node(&names::shadow_name(name))?.quoted()),
+        Object::Ledger => Cow::Borrowed(cluster.fleet().map_or(&NOTHING, |fleet| &fleet.quoted)),
+        // The reconciler writes no other status by conditional patches.
+        _ => return None,
+    };
+    let patch = write.patch(&read);
+    if let Err(misfit) = &patch {
+        let object = write.object.as_str();
+        tracing::error!(object, %misfit, "a write does not fit its object, which is a mistake of ours");
+    }
+    patch.ok()
+}
+
+/// A list of at most one object.
+#[derive(Deserialize)]
+struct List {
+    items: Vec<Box<RawValue>>,
+}
+
+/// Asks the API server.
+#[derive(Clone)]
+pub struct ApiServer {
+    /// A client that does not retry by itself.
+    pub client: Client,
+    /// Our namespace.
+    pub namespace: String,
+    /// The node that this process runs on, if it is known.
+    pub own_node: Option<String>,
+}
+
+impl ApiServer {
+    /// Sends a request.
+    pub async fn send(&self, request: &Request) -> Answer {
+        let longest = match (&request.object, &request.body) {
+            (Object::Node(_), _) | (_, Body::Grant(..)) => NODE_TIMEOUT,
+            _ => TIMEOUT,
+        };
+        let answer = timeout(longest, self.answer(request)).await;
+        answer.unwrap_or_else(|_| {
+            let why = format!("no answer within {} s", longest.as_secs());
+            Answer {
+                outcome: Outcome::Denied(request.object.clone(), why),
+                objects: vec![],
+            }
+        })
+    }
+
+    async fn answer(&self, request: &Request) -> Answer {
+        let (object, body) = (&request.object, &request.body);
+        let mut objects = vec![];
+        if let Err(outcome) = self.confirm(body, &mut objects).await {
+            return Answer { outcome, objects };
+        }
+        let answer = match body {
+            Body::Read => {
+                let list = self.make::<List>(object, body).await;
+                list.map(|mut list| (Outcome::Read, list.items.pop()))
+            }
+            Body::Delete(_) => match self.make::<IgnoredAny>(object, body).await {
+                Err(Error::Api(status)) if status.code == 404 => Ok((Outcome::Removed, None)),
+                answer => answer.map(|_| (Outcome::Removed, None)),
+            },
+            _ => {
+                let json = self.make(object, body).await;
+                json.map(|json| (Outcome::Written, Some(json)))
+            }
+        };
+        let outcome = match answer {
+            Ok((outcome, json)) => {
+                let (object, seen) = (object.clone(), request.seen);
+                objects.push(Shown { object, seen, json });
+                outcome
+            }
+            Err(error) => failure(object, &error),
+        };
+        Answer { outcome, objects }
+    }
+
+    /// Makes the one request of this body; of a grant, the patch of the shadow. Reads by a list of one, for there is no right to
+    /// get an object.
+    async fn make<T>(&self, object: &Object<String>, body: &Body) -> kube::Result<T>
+    where
+        T: DeserializeOwned,
+    {
+        let (ours, status) = (Some(self.namespace.as_str()), Some("status"));
+        let (path, name, subresource) = match object {
+            Object::Node(name) => (Node::url_path(&(), None), name.as_str(), None),
+            Object::ShadowSpec(name) => (BottlerocketShadow::url_path(&(), ours), &**name, None),
+            Object::ShadowStatus(name) => {
+                (BottlerocketShadow::url_path(&(), ours), &**name, status)
+            }
+            Object::PoolStatus(name) => (BottlerocketPool::url_path(&(), ours), &**name, status),
+            Object::Ledger | Object::FleetStatus => {
+                (BottlerocketFleet::url_path(&(), ours), names::FLEET, status)
+            }
+        };
+        let request = HttpRequest::new(path);
+        let patched = |params: &PatchParams, patch: &Patch<&Value>| match subresource {
+            Some(subresource) => request.patch_subresource(subresource, name, params, patch),
+            None => request.patch(name, params, patch),
+        };
+        let request = match body {
+            Body::Read => {
+                let named = ListParams::default().fields(&format!("metadata.name={name}"));
+                request.list(&named)
+            }
+            Body::Patch(json) | Body::Grant(_, json) => {
+                patched(&PatchParams::default(), &Patch::Json(json.clone()))
+            }
+            Body::Apply(status) => {
+                let params = PatchParams::apply(names::CONDITIONS_MANAGER).force();
+                patched(&params, &Patch::Apply(status))
+            }
+            Body::Create(new) => {
+                request.create(&PostParams::default(), new.to_string().into_bytes())
+            }
+            Body::Delete(preconditions) => {
+                let params = DeleteParams::default().preconditions(preconditions.clone());
+                request.delete(name, &params)
+            }
+        };
+        let request = request.map_err(Error::BuildRequest)?;
+        self.client.request(request).await
+    }
+
+    /// Makes sure, before a grant, that the node is drained, and adds the Node as it is then. `Err` says what came of it if not.
+    async fn confirm(&self, body: &Body, objects: &mut Vec<Shown>) -> Result<(), Outcome> {
+        let Body::Grant(confirm, _) = body else {
+            return Ok(());
+        };
+        match self.is_drained(confirm).await {
+            Ok(true) => {}
+            Ok(false) => return Err(Outcome::NotConfirmed),
+            // Nothing was to be changed.
+            Err(error) => return Err(Outcome::Failed(describe(&error))),
+        }
+        let object = Object::Node(confirm.node.clone());
+        let patch = Body::Patch(confirm.patch.clone());
+        let json = self.make(&object, &patch).await;
+        let json = Some(json.map_err(|error| failure(&object, &error))?);
+        let seen = confirm.seen;
+        objects.push(Shown { object, seen, json });
+        Ok(())
+    }
+
+    async fn is_drained(&self, confirm: &Confirm) -> kube::Result<bool> {
+        let ours = |pod: &PodItem| is_operator_pod(pod, &self.namespace);
+        let marker = confirm.marker.as_ref();
+        let all = Api::<PodItem>::all(self.client.clone());
+        let mut pods = Listing::begin(&all, &on_node(&confirm.node)).await?;
+        while let Some(pod) = pods.next().await? {
+            let is_left = confirm.left.iter().any(|left| left.uid == pod.uid());
+            let must_go = || !DrainPlan::of([&pod], ours, marker, confirm.overlooked).is_done();
+            // One that has to go is enough, however many there are.
+            if !is_left && must_go() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn failure(object: &Object<String>, error: &Error) -> Outcome {
+    // What the API server or a webhook answered, fit for conditions, Events and log lines.
+    let message = |status: &Status| printable(&status_message(status), MESSAGE_MAX).into_owned();
+    match error {
+        Error::Api(status) if is_denied(status) => Outcome::Denied(object.clone(), message(status)),
+        // 404: gone. 409: it exists already, or has another UID or version. 422 without causes: a `test` of the patch
+        // does not hold.
+        Error::Api(status) if matches!(status.code, 404 | 409 | 422) => {
+            Outcome::Refused(message(status))
+        }
+        error => Outcome::Failed(describe(error)),
+    }
+}
+
+/// Whether another version of the object would not help. An API server whose webhook does not answer says 500. A policy without a
+/// reason answers 422, and a webhook any code; unlike a `test` that does not hold, both say why. So does the schema, for example
+/// because the term is lower than the ledger's; and the API server if it cannot take back what it has served, such as a time in
+/// the year 10000.
+fn is_denied(status: &Status) -> bool {
+    let details = status.details.as_ref();
+    let has_causes = details.is_some_and(|details| !details.causes.is_empty());
+    matches!(status.code, 400 | 403 | 413 | 500..600)
+        || (status.code == 422 && has_causes)
+        || ((400..500).contains(&status.code) && status.message.contains("denied"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,569 @@
+//! What people are told: conditions and figures in statuses, Events, log lines. Statuses are written once they no longer change.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use brupop_api::conditions::{Condition, PROGRESSING};
+use brupop_api::{BottlerocketShadow, NodeCounts, Object, State, names};
+use brupop_core::cluster::Cluster;
+use brupop_core::deadlines::sentences::{
+    back_off_text, exclusion_text, given_up_text, verify_text, workloads_text,
+};
+use brupop_core::deadlines::{EXCLUDED, TRANSITION};
+use brupop_core::debounced::Debounced;
+use brupop_core::decide::{
+    Abort, Decision, DrainStep, MonitorStep, Named, Reason, StagingStep, TOO_MANY_PODS,
+    TooManyFailures,
+};
+use brupop_core::drain::Obstacle;
+use brupop_core::facts::NodeView;
+use brupop_core::rules::GateQuery;
+use brupop_core::status::{
+    self, DesiredCondition, DesiredFleetStatus, DesiredPoolStatus, EventText, Progress,
+};
+use brupop_runtime::FailureLog;
+use brupop_runtime::errors::describe;
+use brupop_runtime::logs::Quota;
+use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Resource as _;
+use kube::runtime::events::{Event, EventType};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use crate::pass::Pass;
+use crate::requests::{Body, Context, Request};
+use crate::run::Reconciler;
+
+/// How often a line may be logged about one node: its agent can change the reason as often as it likes, and its kubelet have
+/// the shadow made and deleted, or its Node unreadable now and then. An update has some twenty reasons, one after the other,
+/// and a dozen writes.
+const LINES_OF_NODE: Quota = Quota::new(60, Duration::from_mins(1));
+/// The most Events that are under way at once; further ones are dropped.
+const MAX_EVENTS: usize = 64;
+/// Longest wait for the answer to an Event; after that it is dropped. A busy API server may need long.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What this leader has told, or is about to tell. Instants are durations since any fixed moment of a monotonic clock.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// By the name that the node's shadow has or would have.
+    nodes: BTreeMap<String, ToldOfNode>,
+    pools: BTreeMap<String, Debounced<DesiredPoolStatus>>,
+    fleet: Debounced<DesiredFleetStatus>,
+}
+
+/// What was told of one node.
+#[derive(Debug)]
+struct ToldOfNode {
+    /// The reason that was last logged.
+    reason: Option<&'static str>,
+    lines: Quota,
+    conditions: Debounced<Vec<DesiredCondition>>,
+    /// Why its last attempt was given up.
+    given_up: Option<Abort>,
+    /// The last step of an update that was told at once, as long as the node has a slot.
+    step: Option<&'static str>,
+    left_alone: FailureLog,
+    /// In which words evictions were refused in this drain, as they were published.
+    refusals: BTreeSet<String>,
+}
+
+impl Default for ToldOfNode {
+    fn default() -> Self {
+        Self {
+            reason: None,
+            lines: LINES_OF_NODE,
+            conditions: Debounced::default(),
+            given_up: None,
+            step: None,
+            left_alone: FailureLog::default(),
+            refusals: BTreeSet::new(),
+        }
+    }
+}
+
+/// What a reason means for the update of its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progressing {
+    /// A step begins, of this word.
+    Begins(&'static str),
+    /// The update has ended, and the condition does not say so yet.
+    Ended,
+    /// Anything else.
+    Other,
+}
+
+impl ToldOfNode {
+    /// These conditions are wanted, and others are stored. Returns when to ask again; `None` if they are due. Steps of an
+    /// update are told at once, and once each, and so is its end; all else only if it lasts.
+    fn waits_until(
+        &mut self,
+        wanted: &[DesiredCondition],
+        progressing: Progressing,
+        now: Duration,
+    ) -> Option<Duration> {
+        match progressing {
+            Progressing::Begins(word) if self.step != Some(word) => None,
+            Progressing::Ended => None,
+            _ => self.conditions.waits_until(wanted.to_vec(), now),
+        }
+    }
+
+    /// The conditions that are wanted are stored.
+    fn stored(&mut self, progressing: Progressing, has_slot: bool) {
+        self.conditions.forget();
+        match progressing {
+            Progressing::Begins(word) => self.step = Some(word),
+            _ if !has_slot => self.step = None,
+            _ => {}
+        }
+    }
+}
+
+impl Told {
+    fn node(&mut self, name: &str) -> &mut ToldOfNode {
+        self.nodes.entry(name.to_owned()).or_default()
+    }
+
+    /// Records that a node is left alone. Returns whether the reason is worth a line, and an Event.
+    fn leave_alone(&mut self, name: &str, why: &str, now: Duration) -> bool {
+        let told = self.node(name);
+        told.left_alone.is_new(why) && told.lines.take(now).is_some()
+    }
+
+    /// A node is not left alone any more.
+    pub(crate) fn look_after(&mut self, name: &str) {
+        if let Some(told) = self.nodes.get_mut(name) {
+            told.left_alone.resolved();
+        }
+    }
+
+    /// Forgets nodes, shadows and pools that are gone, and drains that have ended.
+    pub(crate) fn prune(&mut self, cluster: &Cluster) {
+        self.pools
+            .retain(|name, _| cluster.pools.contains_key(name));
+        self.nodes.retain(|name, told| {
+            if !cluster.has_shadow(name) {
+                // Its kubelet can have the shadow made and deleted as often as it likes, by the opt-in label.
+                let before = std::mem::take(told);
+                (told.reason, told.lines) = (before.reason, before.lines);
+                told.left_alone = before.left_alone;
+            }
+            if cluster.drain(name).is_none() {
+                told.refusals.clear();
+            }
+            cluster.records.contains_key(name)
+        });
+    }
+}
+
+impl Reconciler {
+    /// Whether a line may be logged about what came of a request about this object.
+    pub(crate) fn may_log(&mut self, object: &Object<String>, now: Duration) -> bool {
+        let shadow = match object {
+            Object::ShadowSpec(name) | Object::ShadowStatus(name) => name,
+            Object::Node(name) => &names::shadow_name(name),
+            Object::Ledger | Object::FleetStatus | Object::PoolStatus(_) => return true,
+        };
+        self.leading.told.node(shadow).lines.take(now).is_some()
+    }
+
+    /// Says, once, that a node is left alone, because it cannot be interpreted or have a shadow.
+    pub(crate) fn leave_alone(
+        &mut self,
+        cluster: &Cluster,
+        view: &NodeView<'_>,
+        reason: &'static str,
+        why: &str,
+    ) {
+        let (name, now) = (view.shadow_name, self.now());
+        if !self.leading.told.leave_alone(name, why, now) {
+            return;
+        }
+        let event = EventText {
+            reason,
+            warning: true,
+            note: format!("this node is left alone: {why}"),
+            action: "Observe".to_owned(),
+        };
+        let context = Context::of(cluster, view, reason, Some(event));
+        tracing::error!(
+            node = context.node,
+            shadow = name,
+            why,
+            "this node is left alone"
+        );
+        self.publish(context.event, context.objects);
+    }
+
+    /// Says why the node moves or not: by a log line when the reason changes, and by the condition once it no longer
+    /// changes.
+    pub(crate) fn explain(
+        &mut self,
+        pass: &mut Pass<'_>,
+        view: &NodeView<'_>,
+        reason: &Reason<'_>,
+    ) {
+        let (cluster, fleet) = (pass.cluster, &pass.observed.fleet);
+        let name = view.shadow_name;
+        let Some(shadow) = cluster.shadow(name) else {
+            return self.explain_without_shadow(cluster, view, reason);
+        };
+        let goal = shadow.spec.state;
+        let in_service = Reason::Monitoring(MonitorStep::InService);
+        let reason = match reason {
+            Reason::NotLeading | Reason::NodeGone(_) => return,
+            // Until when is known once the step has begun.
+            Reason::Monitoring(MonitorStep::InService) if goal != State::MonitoringUpdate => return,
+            // A step has begun once its write is stored. The API server, or the webhook, may refuse it for long.
+            Reason::Finishing if goal == State::MonitoringUpdate => &in_service,
+            reason => reason,
+        };
+        match reason {
+            Reason::Draining(_) => self.publish_refusal(pass, view),
+            Reason::Aborting(why) => self.leading.told.node(name).given_up = Some(*why),
+            _ => {}
+        }
+        let message = self.message(pass, view, reason, goal);
+        let pool = fleet.pool_of(view).map_or("", |pool| pool.name);
+        let failure = shadow.spec.last_failure.as_ref();
+        let remedy = reason.remedy(&Named {
+            node: names::node_of_shadow(name).unwrap_or_default(),
+            pool,
+            version: view.shadow.and_then(|it| it.update()).unwrap_or_default(),
+            namespace: &self.api.namespace,
+            failure: failure.map(|failed| failed.reason.as_str()),
+        });
+        let progressing = DesiredCondition::progressing(reason, &message, &remedy);
+        self.log_reason(cluster, view, reason, &progressing);
+        let overdue = view.time.slot_overdue;
+        let overdue = overdue.then(|| DesiredCondition::overdue(&progressing));
+        let available = view.shadow.as_ref();
+        let available = available.and_then(DesiredCondition::update_available);
+        let word = progressing.reason;
+        let wanted = [Some(progressing), overdue, available];
+        let wanted: Vec<DesiredCondition> = wanted.into_iter().flatten().collect();
+        let (now, has_slot) = (self.now(), fleet.slots.contains_key(name));
+        let progressing = progress(shadow, has_slot, reason);
+        let told = self.leading.told.node(name);
+        if status::shadow_has(shadow, pool, &wanted) {
+            return told.stored(progressing, has_slot);
+        }
+        if let Some(due) = told.waits_until(&wanted, progressing, now) {
+            return pass.wake.by(due);
+        }
+        // When there is room again, a request has been answered, and that makes a pass.
+        if self.has_room_for_conditions() {
+            let status = status::shadow_patch(shadow, pool, &wanted, &text(pass.now));
+            let context = Context {
+                node: name.to_owned(),
+                reason: word,
+                ..Context::default()
+            };
+            self.apply(pass, Object::ShadowStatus(name.to_owned()), status, context);
+        }
+    }
+
+    /// Returns all that is said of a reason but its remedy.
+    fn message(
+        &self,
+        pass: &Pass<'_>,
+        view: &NodeView<'_>,
+        reason: &Reason<'_>,
+        goal: State,
+    ) -> String {
+        let message = match reason {
+            Reason::Staging(StagingStep::Begins(version)) if goal == State::Idle => {
+                status::not_stored_yet(version)
+            }
+            reason => reason.message().into_owned(),
+        };
+        let left = status::left_by_people(view).filter(|_| reason.has_no_update());
+        let more = [
+            self.detail(pass, view, reason),
+            status::going_back(view),
+            left.map(str::to_owned),
+        ];
+        let all: Vec<_> = [message]
+            .into_iter()
+            .chain(more.into_iter().flatten())
+            .collect();
+        all.join("; ")
+    }
+
+    /// Says why a node gets no shadow: a quota or a rule may refuse it.
+    fn explain_without_shadow(
+        &mut self,
+        cluster: &Cluster,
+        view: &NodeView<'_>,
+        reason: &Reason<'_>,
+    ) {
+        if matches!(reason, Reason::NodeChangesDenied(_)) {
+            let told = DesiredCondition::progressing(reason, &reason.message(), "");
+            self.log_reason(cluster, view, reason, &told);
+        } else {
+            self.leading.told.node(view.shadow_name).reason = None;
+        }
+    }
+
+    /// Logs the reason and publishes its Event, if it is another than the last one that was logged or, before that, stored.
+    fn log_reason(
+        &mut self,
+        cluster: &Cluster,
+        view: &NodeView<'_>,
+        reason: &Reason<'_>,
+        wanted: &DesiredCondition,
+    ) {
+        let (name, now, word) = (view.shadow_name, self.now(), wanted.reason);
+        let told = self.leading.told.node(name);
+        let before = told.reason.replace(word);
+        let stored = || Some(told_progress(cluster.shadow(name)?)?.reason.as_str());
+        if before.or_else(stored) == Some(word) {
+            return;
+        }
+        let logged = told.lines.take(now);
+        let event = EventText::of_reason(view, reason, &wanted.message);
+        let context = Context::of(cluster, view, word, event);
+        if let Some(left_out) = logged {
+            let (left_out, says) = ((left_out > 0).then_some(left_out), &wanted.message);
+            let (node, version, state) = (&context.node, &context.version, context.state);
+            let reason = word;
+            tracing::info!(node, version, state, reason, says, left_out, "Progressing");
+        }
+        self.publish(context.event, context.objects);
+    }
+
+    /// What this process knows beyond the reason. The text changes no more often than the reason.
+    pub(crate) fn detail(
+        &self,
+        pass: &Pass<'_>,
+        view: &NodeView<'_>,
+        reason: &Reason<'_>,
+    ) -> Option<String> {
+        let (now, fleet) = (pass.now, &pass.observed.fleet);
+        let (name, ahead) = (view.shadow_name, fleet.ahead);
+        let record = pass.cluster.records.get(name)?;
+        let (led, shadow) = (&record.led, record.shadow());
+        let pool = || fleet.pool_of(view);
+        let transition = || {
+            let text = shadow?.spec.state_transition_timestamp.as_deref();
+            ahead.read([shadow?.metadata.uid.as_deref()?, TRANSITION], text, now)
+        };
+        match reason {
+            Reason::Draining(DrainStep::Evicts)
+            | Reason::Aborting(Abort::DrainBlocked | Abort::DrainTimedOut) => {
+                led.drain.as_ref()?.held_up_by.clone()
+            }
+            Reason::Staging(StagingStep::Begins(_)) => {
+                let spec = &shadow.filter(|it| it.spec.state != State::Idle)?.spec;
+                let since = spec.state_transition_timestamp.as_deref()?;
+                Some(format!("it was asked to at {since}"))
+            }
+            Reason::Aborting(Abort::NodeChangesDenied) => led
+                .denied
+                .node
+                .clone()
+                .or_else(|| led.denied.shadow.clone()),
+            Reason::Aborting(Abort::CannotDrain) => match led.obstacle.as_ref()? {
+                Obstacle::Never(why) => Some(why.clone()),
+                Obstacle::TooManyPods => Some(TOO_MANY_PODS.to_owned()),
+                Obstacle::Budget { .. } => None,
+            },
+            Reason::BackingOff => {
+                let (shadow, base) = (shadow?, self.policy.durations.back_off_base);
+                let uid = shadow.metadata.uid.as_deref()?;
+                let failure = shadow.spec.last_failure.as_ref();
+                let text = failure.and_then(|it| back_off_text(it, base, uid, ahead, now));
+                text.or_else(|| {
+                    let version = shadow.spec.version.as_deref()?;
+                    let why = self.given_up(name, shadow);
+                    let why = why.map(|why| format!("({why:?}): {why}"));
+                    given_up_text(version, why.as_deref(), transition()?)
+                })
+            }
+            Reason::Monitoring(MonitorStep::InService) => verify_text(pool()?, transition()?),
+            Reason::WorkloadsUnavailable(_) => workloads_text(pool()?, transition()?),
+            Reason::Draining(DrainStep::LeavesLoadBalancers) => {
+                let since = record.marker()?.excluded_at.as_deref();
+                let since = ahead.read([&view.node?.uid, EXCLUDED], since, now)?;
+                exclusion_text(pool()?, since)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns why the last attempt of a node was given up, if that is known. A leader that was not there reads it from the
+    /// condition that an earlier one has written: if its message has our own words, and not those of a host.
+    fn given_up(&self, name: &str, shadow: &BottlerocketShadow) -> Option<Abort> {
+        let known = self
+            .leading
+            .told
+            .nodes
+            .get(name)
+            .and_then(|told| told.given_up);
+        known.or_else(|| {
+            let told = told_progress(shadow)?;
+            match Reason::of_word(&told.reason)? {
+                Reason::Aborting(_) | Reason::BackingOff => Abort::told_by(&told.message),
+                _ => None,
+            }
+        })
+    }
+
+    /// Publishes, once for each answer, why evictions of a drain have been refused for long.
+    fn publish_refusal(&mut self, pass: &Pass<'_>, view: &NodeView<'_>) {
+        let plan = pass.cluster.drain(view.shadow_name);
+        let refusal = plan.and_then(|plan| self.leading.drainer.lasting_refusal(plan));
+        let Some((pod, why)) = refusal else { return };
+        let told = self.leading.told.nodes.entry(view.shadow_name.to_owned());
+        if told.or_default().refusals.insert(why.to_owned()) {
+            let event = EventText::of_refusal(view, pod, why);
+            let word = Reason::Draining(DrainStep::Evicts).as_str();
+            let context = Context::of(pass.cluster, view, word, Some(event));
+            self.publish(context.event, context.objects);
+        }
+    }
+
+    /// Writes the fleet's figures and conditions, once they no longer change.
+    pub(crate) fn sum_up<'p>(&mut self, pass: &mut Pass<'p>, nodes: &[Decision<'p>]) {
+        let (cluster, observed) = (pass.cluster, pass.observed);
+        let Some(fleet) = cluster.fleet() else { return };
+        let (admission, alone) = (&self.leading.admission, &self.leading.alone);
+        let progress = Progress::of_fleet(observed, nodes);
+        let is_held = |it: &Decision<'_>| {
+            matches!(
+                it.reason,
+                Reason::VersionHalted(TooManyFailures::Version(_))
+            )
+        };
+        let wanted = DesiredFleetStatus {
+            counts: NodeCounts {
+                unavailable_limit: observed.fleet.total_limit(),
+                ..progress.counts
+            },
+            not_opted_in_nodes: observed.not_opted_in,
+            updated: progress.updated_condition("no node is opted in"),
+            halted: status::halted_versions(observed.fleet.versions),
+            halt: DesiredCondition::halted(&self.api.namespace, &observed.fleet),
+            halt_holds_nodes: nodes.iter().any(is_held),
+            idle: DesiredCondition::idle(cluster.busy_nodes(observed.fleet.slots)),
+            admission: admission.known().map(DesiredCondition::admission),
+            other_operator: alone.known().map(DesiredCondition::other_operator),
+        };
+        let now = self.now();
+        let debounced = &mut self.leading.told.fleet;
+        if wanted.is_stored_in(&fleet.object) {
+            return debounced.forget();
+        }
+        if let Some(due) = debounced.waits_until(wanted.clone(), now) {
+            return pass.wake.by(due);
+        }
+        let status = wanted.patch(&fleet.object, observed.fleet.now);
+        let context = Context {
+            event: wanted.new_obstacle(&fleet.object),
+            objects: vec![fleet.object.object_ref(&())],
+            ..Context::default()
+        };
+        self.apply(pass, Object::FleetStatus, status, context);
+    }
+
+    /// Writes the statuses of the pools, once they no longer change.
+    pub(crate) fn sum_up_pools(&mut self, pass: &mut Pass<'_>, nodes: &[Decision<'_>]) {
+        let cluster = pass.cluster;
+        let unanswered = |query: &GateQuery| self.leading.gates.failure(query);
+        let may_force = self.leading.may_force.holds().is_ok();
+        let wanted = status::pools(pass.observed, nodes, unanswered, may_force);
+        for ((name, pool), wanted) in cluster.pools.iter().zip(wanted) {
+            let now = self.now();
+            let debounced = self.leading.told.pools.entry(name.clone()).or_default();
+            if wanted.is_stored_in(pool) {
+                debounced.forget();
+            } else if let Some(due) = debounced.waits_until(wanted.clone(), now) {
+                pass.wake.by(due);
+            } else {
+                let status = wanted.patch(pool, &text(pass.now));
+                let object = Object::PoolStatus(name.clone());
+                self.apply(pass, object, status, Context::default());
+            }
+        }
+    }
+
+    fn apply(
+        &mut self,
+        pass: &mut Pass<'_>,
+        object: Object<String>,
+        status: Value,
+        context: Context,
+    ) {
+        let request = Request::new(pass.cluster, object, Body::Apply(status), context);
+        self.send(pass, request);
+    }
+
+    /// Publishes this Event, if there is one, on each of these objects.
+    pub(crate) fn publish(&mut self, event: Option<EventText>, objects: Vec<ObjectReference>) {
+        let Some(text) = event else { return };
+        let (note, action) = text.printable();
+        let event = Arc::new(Event {
+            type_: if text.warning {
+                EventType::Warning
+            } else {
+                EventType::Normal
+            },
+            reason: text.reason.to_owned(),
+            note: Some(note),
+            action,
+            secondary: None,
+        });
+        for object in objects {
+            while self.events.try_join_next().is_some() {}
+            if self.events.len() >= MAX_EVENTS {
+                let reason = text.reason;
+                tracing::debug!(
+                    reason,
+                    "too many Events are being published; one is dropped"
+                );
+                return;
+            }
+            let (recorder, event) = (self.recorder.clone(), Arc::clone(&event));
+            self.events.spawn(async move {
+                let error = match timeout(EVENT_TIMEOUT, recorder.publish(&event, &object)).await {
+                    Ok(Ok(())) => return,
+                    Ok(Err(error)) => describe(&error),
+                    Err(_) => "no answer in time".to_owned(),
+                };
+                let reason = &event.reason;
+                tracing::debug!(reason, error, "an Event could not be published");
+            });
+        }
+    }
+}
+
+/// Returns what the reason means for the update of its node, whose condition may say something older.
+fn progress(shadow: &BottlerocketShadow, has_slot: bool, reason: &Reason<'_>) -> Progressing {
+    let told = || Reason::of_word(&told_progress(shadow)?.reason);
+    if has_slot && reason.begins_step() {
+        Progressing::Begins(reason.as_str())
+    } else if !has_slot && !reason.is_moving() && told().is_some_and(|told| told.is_moving()) {
+        Progressing::Ended
+    } else {
+        Progressing::Other
+    }
+}
+
+/// The time as conditions record it, in whole seconds.
+fn text(now: Timestamp) -> String {
+    let seconds = TimestampRound::new().smallest(Unit::Second);
+    let rounded = now.round(seconds.mode(RoundMode::Trunc));
+    rounded.unwrap_or(now).to_string()
+}
+
+/// Why the node moves or not, as it was last told.
+fn told_progress(shadow: &BottlerocketShadow) -> Option<&Condition> {
+    let mut conditions = status::shadow_conditions(shadow).iter();
+    conditions.find(|told| told.type_ == PROGRESSING)
+}
+
+#[cfg(test)]
+mod tests;

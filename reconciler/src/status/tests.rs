@@ -1,0 +1,101 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::process::tests::{holds_up, reconciler};
+use brupop_core::led::KnownDrain;
+use serde_json::json;
+use tokio::sync::{mpsc::unbounded_channel, watch};
+
+const NOW: Duration = Duration::from_secs(1);
+
+fn cluster() -> Cluster {
+    let node = json!({"metadata": {"name": "n"}, "spec": {}, "status": {}});
+    let mut cluster = Cluster::default();
+    cluster.record("brs-n").node = Some(Arc::new(serde_json::from_value(node).unwrap()));
+    cluster
+}
+
+#[tokio::test]
+async fn a_flapping_label_logs_no_more_than_its_quota() {
+    let (wrote, _writes) = unbounded_channel();
+    let (_, elected) = watch::channel(None);
+    let mut reconciler = reconciler(holds_up(wrote, std::sync::mpsc::channel().1), elected);
+    let object = Object::ShadowSpec("brs-n".into());
+    // The shadow goes each time.
+    let mut flip = || {
+        let logged = reconciler.may_log(&object, NOW);
+        reconciler.leading.told.prune(&cluster());
+        logged
+    };
+    let logged = (0..200).filter(|_| flip()).count();
+    assert_eq!(logged, 60);
+    assert!(reconciler.may_log(&object, NOW + Duration::from_mins(1)));
+    assert!((0..200).all(|_| reconciler.may_log(&Object::Ledger, NOW)));
+}
+
+/// A kubelet has its Node unreadable, and readable again, as often as it likes: by an OS image of 300 bytes.
+#[test]
+fn a_node_that_is_unreadable_now_and_then_logs_no_more_than_its_quota() {
+    let mut told = Told::default();
+    let told = |_: &i32| {
+        let is_told = told.leave_alone("brs-n", "its OS image is too long", NOW);
+        told.look_after("brs-n");
+        is_told
+    };
+    assert_eq!((0..200).filter(told).count(), 60);
+}
+
+#[test]
+fn the_same_is_said_once_while_it_lasts() {
+    let mut told = Told::default();
+    assert!(told.leave_alone("brs-n", "?", NOW) && told.leave_alone("brs-long", "too long", NOW));
+    assert!(!told.leave_alone("brs-n", "?", NOW));
+    assert!(
+        told.leave_alone("brs-n", "!", NOW),
+        "something else is news"
+    );
+    told.look_after("brs-n");
+    assert!(told.leave_alone("brs-n", "!", NOW), "it came back");
+    assert!(!told.leave_alone("brs-long", "too long", NOW));
+    told.prune(&cluster());
+    assert!(told.nodes.keys().eq(["brs-n"]), "the other is gone");
+}
+
+#[test]
+fn steps_are_told_at_once_and_once_each() {
+    let mut told = ToldOfNode::default();
+    let wanted = |word| {
+        let reason = Reason::of_word(word).unwrap();
+        [DesiredCondition::progressing(&reason, "", "")]
+    };
+    let second = Some(NOW + Duration::from_secs(1));
+    let begins = Progressing::Begins;
+    for (word, progressing, has_slot, waits) in [
+        ("LimitReached", Progressing::Other, false, second),
+        ("Staging", begins("Staging"), true, None),
+        ("AgentSilent", Progressing::Other, true, second),
+        ("Staging", begins("Staging"), true, second),
+        ("Draining", begins("Draining"), true, None),
+        ("NoUpdate", Progressing::Ended, false, None),
+        ("Draining", begins("Draining"), true, None),
+    ] {
+        let later = told.waits_until(&wanted(word), progressing, NOW);
+        assert_eq!(later, waits, "{word}");
+        told.stored(progressing, has_slot);
+    }
+}
+
+#[test]
+fn refusals_are_forgotten_with_the_drain() {
+    let mut told = Told::default();
+    let (mut drained, shadow) = (cluster(), json!({"metadata": {"name": "brs-n"}}));
+    let record = drained.record("brs-n");
+    record.shadow = Some(Arc::new(serde_json::from_value(shadow).unwrap()));
+    record.led.drain = Some(KnownDrain::default());
+    told.node("brs-n").refusals.insert("a".to_owned());
+    told.prune(&drained);
+    assert!(told.nodes["brs-n"].refusals.contains("a"));
+    drained.record("brs-n").led.drain = None;
+    told.prune(&drained);
+    assert!(told.nodes["brs-n"].refusals.is_empty());
+}
