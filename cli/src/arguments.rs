@@ -4,7 +4,7 @@ mod target;
 
 use brupop_api::crds::{is_variant, is_version};
 use brupop_api::names::{DEFAULT_POOL, is_object_name};
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use target::Target;
 pub(crate) use target::is_plain;
@@ -48,9 +48,12 @@ pub enum Command {
     ///
     /// With plain kubectl: `kubectl get brf,brs -n NAMESPACE` (`-w`), and `kubectl describe` for the sentences.
     Status {
-        /// Show every change, until Ctrl-C
+        /// Show every change; on a terminal, arrows scroll and q ends
         #[arg(long, short)]
         watch: bool,
+        /// Show the nodes of this pool only
+        #[arg(long, value_parser = object_name)]
+        pool: Option<String>,
     },
     /// Show why a node's update moves or waits, and what would have to change
     ///
@@ -58,7 +61,7 @@ pub enum Command {
     /// `kubectl events -n default --for node/NODE`. docs/operations.md has a table of what to do about each reason.
     Why {
         /// Name of the node
-        #[arg(value_parser = object_name)]
+        #[arg(value_parser = node_name)]
         node: String,
     },
     /// Show which nodes would be updated now, in which order, and why the others would not
@@ -70,7 +73,15 @@ pub enum Command {
     ///
     /// API servers keep Events for an hour by default. With plain kubectl: `status.versions` in
     /// `kubectl get brf fleet -n NAMESPACE -o yaml`, and `kubectl events -n NAMESPACE`.
-    History,
+    History {
+        /// Name of the node whose Events are shown; without it, those of all
+        #[arg(value_parser = node_name)]
+        node: Option<String>,
+    },
+    /// Show the versions of this plugin and of the operator's programs
+    ///
+    /// With plain kubectl: `kubectl get daemonset,deploy -n NAMESPACE -o wide`.
+    Version,
     /// What changes something.
     #[command(flatten)]
     Steer(SteeringCommand),
@@ -98,11 +109,11 @@ pub enum SteeringCommand {
     /// `kubectl patch brf fleet -n NAMESPACE --type=merge -p '{"spec":{"paused":true}}'`, and
     /// `kubectl annotate node NODE brupop.bottlerocket.aws/pause=true`.
     Pause {
-        /// The node; without it, the whole fleet
-        #[arg(value_parser = object_name)]
-        node: Option<String>,
+        /// The nodes; without any, the whole fleet.
+        #[command(flatten)]
+        nodes: Option<Nodes>,
         /// The pool, in place of the fleet
-        #[arg(long, conflicts_with = "node", value_parser = paused_pool)]
+        #[arg(long, conflicts_with = "Nodes", value_parser = paused_pool)]
         pool: Option<String>,
     },
     /// Resume the fleet, a pool, one node, or a halted version
@@ -111,14 +122,14 @@ pub enum SteeringCommand {
     /// that the fleet's condition Halted names (`kubectl describe brf fleet -n NAMESPACE`), and to end a pause `kubectl patch brf fleet -n NAMESPACE --type=merge -p '{"spec":{"paused":false}}'`, and
     /// `kubectl annotate node NODE brupop.bottlerocket.aws/pause-`.
     Resume {
-        /// The node; without it, the whole fleet
-        #[arg(value_parser = object_name)]
-        node: Option<String>,
+        /// The nodes; without any, the whole fleet.
+        #[command(flatten)]
+        nodes: Option<Nodes>,
         /// The pool, in place of the fleet
-        #[arg(long, conflicts_with = "node", value_parser = object_name)]
+        #[arg(long, conflicts_with = "Nodes", value_parser = object_name)]
         pool: Option<String>,
         /// The version that is halted; no pause ends
-        #[arg(long, conflicts_with_all = ["node", "pool"], value_parser = version)]
+        #[arg(long, conflicts_with_all = ["Nodes", "pool"], value_parser = version)]
         version: Option<String>,
         /// The one variant for which it is resumed; without it, all
         #[arg(long, requires = "version", value_parser = variant)]
@@ -128,10 +139,11 @@ pub enum SteeringCommand {
     ///
     /// The request stays in effect until it is cancelled. With plain kubectl: `kubectl annotate node NODE
     /// brupop.bottlerocket.aws/update-now=true`, and to cancel it `brupop.bottlerocket.aws/update-now-`.
+    #[command(mut_group("Nodes", |nodes| nodes.required(true)))]
     UpdateNow {
-        /// Name of the node
-        #[arg(value_parser = object_name)]
-        node: String,
+        /// The nodes.
+        #[command(flatten)]
+        nodes: Nodes,
         /// Cancel the request
         #[arg(long)]
         cancel: bool,
@@ -141,11 +153,29 @@ pub enum SteeringCommand {
     /// If the next attempt fails, too, the node backs off again. With plain kubectl: `kubectl annotate node NODE --overwrite
     /// brupop.bottlerocket.aws/retry=ATTEMPT`, with the number that `kubectl get brs brs-NODE -n NAMESPACE
     /// -o jsonpath={.spec.attempt}` prints.
+    #[command(mut_group("Nodes", |nodes| nodes.required(true)))]
     Retry {
-        /// Name of the node
-        #[arg(id = "failed-node", value_name = "NODE", value_parser = object_name)]
-        node: String,
+        /// The nodes.
+        #[command(flatten)]
+        nodes: Nodes,
     },
+}
+
+/// Which nodes a command changes.
+#[derive(Clone, Debug, Args)]
+#[group(multiple = false)]
+pub struct Nodes {
+    /// Names of nodes, as NODE or node/NODE
+    #[arg(id = "node", value_name = "NODE", value_parser = node_name)]
+    pub names: Vec<String>,
+    /// Nodes that have these labels, as kubectl's -l
+    #[arg(long, short = 'l')]
+    pub selector: Option<String>,
+}
+
+fn node_name(text: &str) -> Result<String, &'static str> {
+    let name = ["node/", "nodes/", "no/"].map(|kind| text.strip_prefix(kind));
+    object_name(name.into_iter().flatten().next().unwrap_or(text))
 }
 
 fn object_name(text: &str) -> Result<String, &'static str> {
@@ -196,6 +226,10 @@ mod tests {
             "resume --variant aws-k8s-1.36",
             "pause --pool ../x",
             "pause --pool default",
+            "pause node-0 --pool web",
+            "pause node-0 -l a=b",
+            "update-now",
+            "retry --cancel",
             "why",
             "-n ../../x status",
         ] {
@@ -204,6 +238,24 @@ mod tests {
             );
             assert!(parsed.is_err(), "{words}");
         }
+    }
+
+    #[test]
+    fn several_nodes_are_named_at_once() {
+        let parse = |words: &str| {
+            let words = std::iter::once("kubectl-brupop").chain(words.split(' '));
+            let command = Arguments::try_parse_from(words).unwrap().command;
+            let Command::Steer(SteeringCommand::Pause { nodes, .. }) = command else {
+                panic!("{command:?}");
+            };
+            nodes.map(|nodes| (nodes.names.join(","), nodes.selector))
+        };
+        let named = |names: &str, selector: Option<&str>| {
+            Some((names.to_owned(), selector.map(str::to_owned)))
+        };
+        assert_eq!(parse("pause"), None);
+        assert_eq!(parse("pause a node/b no/c"), named("a,b,c", None));
+        assert_eq!(parse("pause -l role=web"), named("", Some("role=web")));
     }
 
     #[test]

@@ -36,15 +36,22 @@ pub(crate) fn complete(words: &[String]) -> Result<String, Error> {
     let words: Vec<OsString> = iter::once(PROGRAM).chain(words).map(Into::into).collect();
     let last = words.len() - 1;
     let target = target(&words[..last]);
-    let named = |argument: Arg| {
-        let (id, target) = (argument.get_id().to_string(), target.clone());
-        if !["node", "failed-node", "pool", "version"].contains(&id.as_str()) {
-            return argument;
-        }
-        let names = move |typed: &OsStr| names(&id, target.as_ref(), typed);
+    let named = |argument: Arg, of_failed: bool| {
+        let id = match argument.get_id().as_str() {
+            "node" if of_failed => "failed-node",
+            "node" => "node",
+            "pool" => "pool",
+            "version" => "version",
+            _ => return argument,
+        };
+        let target = target.clone();
+        let names = move |typed: &OsStr| names(id, target.as_ref(), typed);
         argument.add(ArgValueCompleter::new(names))
     };
-    let mut command = Arguments::command().mut_subcommands(|command| command.mut_args(named));
+    let mut command = Arguments::command().mut_subcommands(|command| {
+        let of_failed = command.get_name() == "retry";
+        command.mut_args(|argument| named(argument, of_failed))
+    });
     let is_option = words[last].as_encoded_bytes().starts_with(b"-");
     let folder = std::env::current_dir().ok();
     let found = engine::complete(&mut command, words, last, folder.as_deref())?;

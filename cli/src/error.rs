@@ -37,9 +37,15 @@ pub enum Error {
          (--context, --kubeconfig)?"
     )]
     NotInstalled(String),
+    /// Several nodes could not be changed, each for this reason.
+    #[error("{}", .0.join("; "))]
+    Nodes(Vec<String>),
     /// There is no such thing.
     #[error("there is no {0}")]
     Missing(String),
+    /// The operator is elsewhere.
+    #[error("there is no operator in the namespace {0}; there is one in {1}: -n {1}")]
+    Elsewhere(String, String),
     /// An object cannot be understood.
     #[error("{0} cannot be read: {1}")]
     Unreadable(String, Unreadable),

@@ -10,7 +10,7 @@ use brupop_core::pool::Pool;
 use brupop_runtime::errors::describe;
 use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
@@ -19,6 +19,7 @@ use crate::access::Right;
 use crate::error::Error;
 use crate::event::Event;
 use crate::leads::Leads;
+use crate::operator;
 use crate::page::Changed;
 use crate::steer::PlannedChange;
 use crate::words::{self, shown};
@@ -45,6 +46,8 @@ pub(crate) struct Fleet {
     pub shadows: Vec<Item<BottlerocketShadow>>,
     pub pools: Vec<Item<Pool>>,
     pub leads: Leads,
+    /// Pods of the operator that do not start, in sentences.
+    pub not_started: Vec<String>,
 }
 
 /// What is known of a node.
@@ -83,7 +86,15 @@ impl OperatorApi {
             shadows: list(&self.ours(), "").await?,
             pools: list(&self.ours(), "").await?,
             leads: self.leads().await,
+            not_started: operator::not_started(&self.operator_pods().await),
         })
+    }
+
+    /// Reads the pods of the reconciler and the webhook, as far as the caller may.
+    pub async fn operator_pods(&self) -> Vec<Pod> {
+        let params = ListParams::default().labels(operator::PODS);
+        let pods = brupop_runtime::list(&self.ours::<Pod>(), &params).await;
+        pods.unwrap_or_default()
     }
 
     /// Reads the fleet.
@@ -97,17 +108,45 @@ impl OperatorApi {
     /// Reads the fleet, if there is one.
     ///
     /// # Errors
-    /// Also, if there is not even the namespace.
+    /// Also, if the operator is elsewhere, or there is not even the namespace.
     pub async fn fleet_object_if_any(&self) -> Result<Option<WatchedFleet>, Error> {
-        let found = self.read(names::FLEET).await?;
-        if found.is_none() {
-            let namespaces = Api::<Namespace>::all(self.client.clone());
-            // Some people may not look.
-            if let Ok(None) = namespaces.get_metadata_opt(&self.namespace).await {
-                return Err(Error::Missing(format!("namespace {}", self.namespace)));
-            }
+        if let Some(found) = self.read(names::FLEET).await? {
+            return Ok(Some(found));
         }
-        Ok(found)
+        // Some people may not look.
+        let all = Api::<BottlerocketFleet>::all(self.client.clone());
+        let all = all.list_metadata(&ListParams::default()).await;
+        let elsewhere = all.ok().and_then(|all| all.items.into_iter().next());
+        if let Some(place) = elsewhere.and_then(|fleet| fleet.metadata.namespace) {
+            return Err(Error::Elsewhere(
+                self.namespace.clone(),
+                words::name(&place),
+            ));
+        }
+        let namespaces = Api::<Namespace>::all(self.client.clone());
+        if let Ok(None) = namespaces.get_metadata_opt(&self.namespace).await {
+            return Err(Error::Missing(format!("namespace {}", self.namespace)));
+        }
+        Ok(None)
+    }
+
+    /// Reads the pool of this name.
+    pub async fn pool(&self, name: &str) -> Result<Pool, Error> {
+        let missing = || Error::Missing(format!("pool {name} in the namespace {}", self.namespace));
+        self.read(name).await?.ok_or_else(missing)
+    }
+
+    /// Returns the names of the Nodes that this selector selects.
+    pub async fn selected_nodes(&self, selector: &str) -> Result<Vec<String>, Error> {
+        let (nodes, params) = (self.nodes(), ListParams::default().labels(selector));
+        let found = nodes.list_metadata(&params).await;
+        let found = found.map_err(|error| Right::of("list", &nodes).failed(error))?;
+        let names = found.items.into_iter().filter_map(|it| it.metadata.name);
+        let names: Vec<_> = names.collect();
+        if names.is_empty() {
+            return Err(Error::Missing(format!("Node with the labels {selector}")));
+        }
+        Ok(names)
     }
 
     /// Reads a node's shadow and recent Events; the Node, if it has no shadow.
@@ -122,16 +161,7 @@ impl OperatorApi {
             Err(forbidden @ Error::Forbidden(_)) => Err(forbidden.to_string()),
             other => Ok(other?.map(NodeFacts::from)),
         };
-        // The reconciler publishes an Event about a Node on its shadow, too, if there is one.
-        let (namespace, about) = match &shadow {
-            Some(_) => (
-                self.namespace.as_str(),
-                format!("BottlerocketShadow,involvedObject.name={shadow_name}"),
-            ),
-            None => (EVENTS_OF_NODES, format!("Node,involvedObject.name={node}")),
-        };
-        let about = format!(",involvedObject.kind={about}");
-        let (events, notes) = self.events(namespace, &about).await?;
+        let (events, notes) = self.node_events(node, shadow.is_some()).await?;
         Ok(AboutNode {
             namespace: self.namespace.clone(),
             shadow,
@@ -142,6 +172,22 @@ impl OperatorApi {
             notes,
             leads: self.leads().await,
         })
+    }
+
+    /// Reads the recent Events about this node. The reconciler publishes one about a Node on its shadow, too, if there is one.
+    pub async fn node_events(
+        &self,
+        node: &str,
+        has_shadow: bool,
+    ) -> Result<(Vec<Event>, Vec<String>), Error> {
+        let (namespace, kind, name) = if has_shadow {
+            let shadow = names::shadow_name(node);
+            (self.namespace.as_str(), "BottlerocketShadow", shadow)
+        } else {
+            (EVENTS_OF_NODES, "Node", node.to_owned())
+        };
+        let about = format!(",involvedObject.kind={kind},involvedObject.name={name}");
+        self.events(namespace, &about).await
     }
 
     /// Returns the name of the node that is meant: people also give the name of its shadow.

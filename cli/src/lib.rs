@@ -15,8 +15,10 @@ mod exec;
 mod gather;
 mod leads;
 mod live;
+mod operator;
 mod page;
 mod report;
+mod screen;
 mod steer;
 mod table;
 mod words;
@@ -24,13 +26,14 @@ mod words;
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item, names};
 use brupop_core::objects::{NodeFacts, WatchedFleet};
 use brupop_core::pool::Pool;
+use brupop_runtime::errors::describe;
 use tokio::task::spawn_blocking;
 
 pub use arguments::Arguments;
-use arguments::{Command, Output, SteeringCommand};
+use arguments::{Command, Nodes, Output, SteeringCommand};
 pub use error::Error;
 use gather::{OperatorApi, get};
-use page::{Changed, Page, View, rendered, write_out};
+use page::{Changed, Changes, Page, View, rendered, write_out};
 use report::{history, status, why};
 use steer::PlannedChange;
 
@@ -43,11 +46,13 @@ pub async fn run(arguments: Arguments) -> Result<(), Error> {
     let server = async || connection::connect(&target).await;
     let flags = target.flags();
     match arguments.command {
-        Command::Status { watch: true } => {
-            Box::pin(live::watch(&server().await?, output, &flags)).await
-        }
-        Command::Status { watch: false } => {
-            print(&status::of(&server().await?.fleet().await?), output, &flags)
+        Command::Status { watch, pool } => {
+            let server = server().await?;
+            if watch {
+                return Box::pin(live::watch(&server, pool.as_deref(), output, &flags)).await;
+            }
+            let glance = status::of(&server.fleet().await?, pool.as_deref());
+            print(&glance?, output, &flags)
         }
         Command::Why { node } => {
             let server = server().await?;
@@ -56,14 +61,27 @@ pub async fn run(arguments: Arguments) -> Result<(), Error> {
             print(&why::of(&node, &found)?, output, &flags)
         }
         Command::Plan => exec::plan(&server().await?, &target, output).await,
-        Command::History => {
+        Command::History { node } => {
             let server = server().await?;
             let fleet = server.fleet_object().await?.object;
-            let events = server.events(&server.namespace, "").await?;
+            let events = match node {
+                Some(node) => {
+                    let node = server.node_named(&node).await;
+                    let has_shadow = server.shadow(&node).await.is_some();
+                    server.node_events(&node, has_shadow).await?
+                }
+                None => server.events(&server.namespace, "").await?,
+            };
             print(&history::of(&fleet, events), output, &flags)
         }
+        Command::Version => {
+            let pods = server().await?.operator_pods().await;
+            print(&operator::versions(&pods), output, &flags)
+        }
         Command::Steer(steering) => {
-            print(&steer(&server().await?, steering).await?, output, &flags)
+            let (changed, failed) = steer(&server().await?, steering).await?;
+            print(&changed, output, &flags)?;
+            failed.map_or(Ok(()), Err)
         }
         Command::Completion => write_out(completion::SCRIPT),
         Command::Complete { words } => {
@@ -76,13 +94,15 @@ pub async fn run(arguments: Arguments) -> Result<(), Error> {
 fn print(view: &impl View, output: Output, flags: &str) -> Result<(), Error> {
     write_out(&rendered(view, output, &Page::new(flags))?)
 }
-
-/// Steers, and says how things are now.
-async fn steer(server: &OperatorApi, command: SteeringCommand) -> Result<Changed, Error> {
+/// Steers; returns how things are now, and why some of it could not be done.
+async fn steer(
+    server: &OperatorApi,
+    command: SteeringCommand,
+) -> Result<(Changes, Option<Error>), Error> {
     use SteeringCommand::{Pause, Resume, Retry, UpdateNow};
     let namespace = server.namespace.as_str();
     match command {
-        Pause { node, pool } => pause(server, node, pool, true).await,
+        Pause { nodes, pool } => pause(server, nodes, pool, true).await,
         Resume {
             version: Some(version),
             variant,
@@ -92,60 +112,85 @@ async fn steer(server: &OperatorApi, command: SteeringCommand) -> Result<Changed
             let resumed = |fleet: &_| steer::resume_version(fleet, &version, variant);
             change_fleet(server, resumed).await
         }
-        Resume { node, pool, .. } => pause(server, node, pool, false).await,
-        UpdateNow { node, cancel } => {
+        Resume { nodes, pool, .. } => pause(server, nodes, pool, false).await,
+        UpdateNow { nodes, cancel } => {
             let steered = |node: &_, _: Option<&_>| steer::update_now(node, namespace, cancel);
-            change_node(server, &node, steered).await
+            change_nodes(server, nodes, steered).await
         }
-        Retry { node } => {
+        Retry { nodes } => {
             let steered = |node: &_, shadow: Option<&_>| steer::retry(node, shadow, namespace);
-            change_node(server, &node, steered).await
+            change_nodes(server, nodes, steered).await
         }
     }
 }
 
-/// Pauses a node, a pool or the fleet, or ends the pause.
+/// Pauses nodes, a pool or the fleet, or ends the pause.
 async fn pause(
     server: &OperatorApi,
-    node: Option<String>,
+    nodes: Option<Nodes>,
     pool: Option<String>,
     paused: bool,
-) -> Result<Changed, Error> {
-    if let Some(node) = node {
+) -> Result<(Changes, Option<Error>), Error> {
+    if let Some(nodes) = nodes {
         let steered = |node: &_, shadow: Option<&_>| steer::pause_node(node, shadow, paused);
-        return change_node(server, &node, steered).await;
+        return change_nodes(server, nodes, steered).await;
     }
     let Some(name) = pool else {
         let steered = |fleet: &_| Ok(steer::pause_fleet(fleet, paused));
         return change_fleet(server, steered).await;
     };
-    let missing = || Error::Missing(format!("pool {name} in the namespace {}", server.namespace));
-    let pool = server.read::<Pool>(&name).await?.ok_or_else(missing)?;
-    let (api, change) = (
-        server.ours::<Item<Pool>>(),
-        steer::pause_pool(&pool, paused),
-    );
-    server.change(&api, &name, change).await
+    let pool = server.pool(&name).await?;
+    let change = steer::pause_pool(&pool, paused);
+    let api = server.ours::<Item<Pool>>();
+    let changed = server.change(&api, &name, change).await?;
+    Ok((Changes(vec![changed]), None))
 }
 
 async fn change_fleet(
     server: &OperatorApi,
     change: impl FnOnce(&BottlerocketFleet) -> Result<PlannedChange, Error>,
-) -> Result<Changed, Error> {
+) -> Result<(Changes, Option<Error>), Error> {
     let change = change(&server.fleet_object().await?.object)?;
     let api = server.ours::<Item<WatchedFleet>>();
-    server.change(&api, names::FLEET, change).await
+    let changed = server.change(&api, names::FLEET, change).await?;
+    Ok((Changes(vec![changed]), None))
+}
+
+/// Changes each of these nodes, also after one that could not be changed.
+async fn change_nodes(
+    server: &OperatorApi,
+    nodes: Nodes,
+    change: impl Fn(&NodeFacts, Option<&BottlerocketShadow>) -> PlannedChange,
+) -> Result<(Changes, Option<Error>), Error> {
+    let names = match nodes.selector {
+        Some(selector) => server.selected_nodes(&selector).await?,
+        None => nodes.names,
+    };
+    let (mut changes, mut failures) = (vec![], vec![]);
+    for name in names {
+        match change_node(server, &name, &change).await {
+            Ok(done) => changes.push(done),
+            Err(error) => failures.push(error),
+        }
+    }
+    let failed = match failures.len() {
+        0 | 1 => failures.pop(),
+        _ => Some(Error::Nodes(
+            failures.iter().map(|it| describe(it)).collect(),
+        )),
+    };
+    Ok((Changes(changes), failed))
 }
 
 async fn change_node(
     server: &OperatorApi,
     name: &str,
-    change: impl FnOnce(&NodeFacts, Option<&BottlerocketShadow>) -> PlannedChange,
+    change: impl Fn(&NodeFacts, Option<&BottlerocketShadow>) -> PlannedChange,
 ) -> Result<Changed, Error> {
     let name = server.node_named(name).await;
     let Some(node) = get(&server.nodes(), &name).await? else {
-        let hint = match server.read::<Pool>(&name).await {
-            Ok(Some(_)) => format!("; a pool has this name: pause and resume take --pool {name}"),
+        let hint = match server.pool(&name).await {
+            Ok(_) => format!("; a pool has this name: pause and resume take --pool {name}"),
             _ => String::new(),
         };
         return Err(Error::Missing(format!("Node {name}{hint}")));

@@ -1,6 +1,5 @@
 //! `status -w`: the fleet at a glance, drawn again whenever something changes.
 
-use std::io::stdout;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -8,10 +7,6 @@ use brupop_api::item::Readable;
 use brupop_api::{Item, names};
 use brupop_core::objects::WatchedFleet;
 use brupop_runtime::{only, patient};
-use crossterm::cursor::MoveTo;
-use crossterm::execute;
-use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate};
-use crossterm::terminal::{DisableLineWrap, EnableLineWrap};
 use futures::{FutureExt as _, Stream, StreamExt as _, stream};
 use k8s_openapi::NamespaceResourceScope;
 use kube::Resource;
@@ -24,8 +19,10 @@ use crate::access::Right;
 use crate::arguments::Output;
 use crate::error::Error;
 use crate::gather::{Fleet, OperatorApi, body};
+use crate::operator;
 use crate::page::{Page, rendered, terminal, write_out};
 use crate::report::status;
+use crate::screen::{Key, Screen, next_key};
 
 /// Shortest time between two drawings, however much changes. A terminal shows the ages of this moment.
 const SHORTEST: Duration = Duration::from_millis(500);
@@ -33,11 +30,16 @@ const SHORTEST: Duration = Duration::from_millis(500);
 /// be reached.
 const LEASE: Duration = Duration::from_secs(5);
 
-/// Draws the fleet until Ctrl-C.
+/// Draws the fleet, or this pool, until a person ends it.
 ///
 /// # Errors
 /// The caller lacks a right, or a watch fails before it has listed its objects.
-pub(crate) async fn watch(server: &OperatorApi, output: Output, flags: &str) -> Result<(), Error> {
+pub(crate) async fn watch(
+    server: &OperatorApi,
+    pool: Option<&str>,
+    output: Output,
+    flags: &str,
+) -> Result<(), Error> {
     // Watches of a namespace that is not there would wait for ever.
     server.fleet_object_if_any().await?;
     let (shadows, of_shadows) = watched(server, Config::default());
@@ -52,6 +54,9 @@ pub(crate) async fn watch(server: &OperatorApi, output: Output, flags: &str) -> 
     let (mut tick, mut lease) = (interval(SHORTEST), interval(LEASE));
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut leads, mut changed, mut last) = (server.leads().await, true, String::new());
+    let mut not_started = operator::not_started(&server.operator_pods().await);
+    let is_screen = output == Output::Table && terminal().is_some();
+    let mut screen = is_screen.then(Screen::open).transpose()?;
     loop {
         let are_listed = are_listed().now_or_never() == Some(true);
         tokio::select! {
@@ -61,12 +66,17 @@ pub(crate) async fn watch(server: &OperatorApi, output: Output, flags: &str) -> 
                 _ => changed = true,
             },
             _ = lease.tick() => {
-                let before = std::mem::replace(&mut leads, server.leads().await);
-                changed |= before != leads;
+                let now = (server.leads().await, operator::not_started(&server.operator_pods().await));
+                changed |= (&leads, &not_started) != (&now.0, &now.1);
+                (leads, not_started) = now;
             }
+            key = next_key(screen.as_mut()) => match (key, &mut screen) {
+                (Key::End, _) => return Ok(()),
+                (Key::Move(lines), Some(screen)) => screen.scroll(&last, lines)?,
+                (Key::Move(_), None) => {}
+            },
             _ = tick.tick(), if are_listed => {
-                let rows = terminal().map(|(_, rows)| rows).filter(|_| output == Output::Table);
-                if !std::mem::take(&mut changed) && rows.is_none() {
+                if !std::mem::take(&mut changed) && screen.is_none() {
                     continue;
                 }
                 let fleet = all(&fleets).pop().map(body).transpose()?;
@@ -76,12 +86,15 @@ pub(crate) async fn watch(server: &OperatorApi, output: Output, flags: &str) -> 
                     shadows: all(&shadows),
                     pools: all(&pools),
                     leads: leads.clone(),
+                    not_started: not_started.clone(),
                 };
-                let text = rendered(&status::of(&fleet), output, &Page::new(flags))?;
-                if text != last {
-                    draw(&text, rows, output)?;
-                    last = text;
+                let text = rendered(&status::of(&fleet, pool)?, output, &Page::new(flags))?;
+                match &mut screen {
+                    Some(screen) => screen.draw(&text)?,
+                    None if text != last => write_below(&text, output)?,
+                    None => {}
                 }
+                last = text;
             }
         }
     }
@@ -125,46 +138,11 @@ fn all<T: Readable<Kind: Resource<DynamicType = ()>>>(store: &Store<Item<T>>) ->
     all
 }
 
-/// Redraws a terminal of `rows` rows, as far as the text fits; without `rows`, writes the text below the last one.
-fn draw(text: &str, rows: Option<u16>, output: Output) -> Result<(), Error> {
-    let Some(rows) = rows else {
-        return write_out(&match output {
-            Output::Yaml => format!("---\n{text}"),
-            Output::Table => format!("{text}\n"),
-            Output::Json => text.to_owned(),
-        });
-    };
-    execute!(
-        stdout(),
-        BeginSynchronizedUpdate,
-        DisableLineWrap,
-        MoveTo(0, 0),
-        Clear(ClearType::FromCursorDown)
-    )?;
-    write_out(&framed(text, rows.into()))?;
-    Ok(execute!(stdout(), EnableLineWrap, EndSynchronizedUpdate)?)
-}
-
-/// Returns as many lines as this many rows have room for.
-fn framed(text: &str, rows: usize) -> String {
-    let (lines, room) = (text.lines().count(), rows.saturating_sub(1));
-    if lines <= room {
-        return text.to_owned();
-    }
-    let shown = room.saturating_sub(1);
-    let kept: String = text.split_inclusive('\n').take(shown).collect();
-    format!("{kept}… {} more lines\n", lines - shown)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_frame_fits_the_terminal() {
-        let frame = |rows| framed("a\nb\nc\n", rows);
-        assert_eq!(frame(4), "a\nb\nc\n");
-        assert_eq!(frame(3), "a\n… 2 more lines\n");
-        assert_eq!(frame(0), "… 3 more lines\n");
-    }
+/// Writes the text below the last one.
+fn write_below(text: &str, output: Output) -> Result<(), Error> {
+    write_out(&match output {
+        Output::Yaml => format!("---\n{text}"),
+        Output::Table => format!("{text}\n"),
+        Output::Json => text.to_owned(),
+    })
 }

@@ -4,6 +4,7 @@ use std::io::{ErrorKind, IsTerminal as _, Write as _};
 
 use crossterm::terminal::size;
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use crate::arguments::Output;
@@ -20,6 +21,8 @@ pub(crate) struct Page {
     pub columns: Option<u16>,
     /// How the cluster is named on the command line: ` --context prod`.
     pub flags: String,
+    /// The time zone in which people are told times.
+    pub zone: TimeZone,
 }
 
 /// Something to be printed. Its texts are printable already.
@@ -35,7 +38,45 @@ impl Page {
             now: Timestamp::now(),
             columns: terminal().map(|(columns, _)| columns),
             flags: flags.to_owned(),
+            zone: TimeZone::UTC,
         }
+    }
+
+    /// Returns the page with times in this time zone, or in UTC.
+    pub fn in_zone(&self, zone: Option<&TimeZone>) -> Self {
+        let zone = zone.cloned().unwrap_or(TimeZone::UTC);
+        Self {
+            zone,
+            ..self.clone()
+        }
+    }
+
+    /// Returns a sentence as people read it, with [pasteable](Self::pasteable) commands, and times relative to now.
+    pub fn sentence(&self, text: &str) -> String {
+        let words: Vec<_> = text.split(' ').map(|word| self.time(word)).collect();
+        let words = words.join(" ").replace(" at in ", " in ");
+        self.pasteable(&words.replace(" until in ", " for another "))
+    }
+
+    /// Returns a word as it is, unless it is a time to come: `in 6h (03:00 Europe/Berlin)`.
+    fn time(&self, word: &str) -> String {
+        let time = word.trim_end_matches([';', ',', '.', ':', ')']);
+        let Ok(at) = time.parse::<Timestamp>() else {
+            return word.to_owned();
+        };
+        let ahead = at.duration_since(self.now).as_secs();
+        if ahead <= 0 {
+            return word.to_owned();
+        }
+        let local = at.to_zoned(self.zone.clone());
+        let is_today = local.date() == self.now.to_zoned(self.zone.clone()).date();
+        let format = if is_today { "%H:%M" } else { "%a %F %H:%M" };
+        let (local, zone) = (
+            local.strftime(format),
+            self.zone.iana_name().unwrap_or("UTC"),
+        );
+        let (length, rest) = (length(ahead), &word[time.len()..]);
+        format!("in {length} ({local} {zone}){rest}")
     }
 
     /// Returns the text with commands that name the cluster it was asked of: pasted without its context, `kubectl` would
@@ -62,12 +103,19 @@ impl Page {
     pub fn age(&self, since: &str) -> String {
         let began = since.parse::<Timestamp>();
         match began.map(|began| self.now.duration_since(began).as_secs()) {
-            Ok(seconds @ 0..120) => format!("{seconds}s"),
-            Ok(seconds @ 120..7_200) => format!("{}m", seconds / 60),
-            Ok(seconds @ 7_200..172_800) => format!("{}h", seconds / 3_600),
-            Ok(seconds @ 172_800..) => format!("{}d", seconds / 86_400),
+            Ok(seconds @ 0..) => length(seconds),
             Ok(_) | Err(_) => since.to_owned(),
         }
+    }
+}
+
+/// Returns a length of time in the unit that says most.
+fn length(seconds: i64) -> String {
+    match seconds {
+        ..120 => format!("{seconds}s"),
+        120..7_200 => format!("{}m", seconds / 60),
+        7_200..172_800 => format!("{}h", seconds / 3_600),
+        172_800.. => format!("{}d", seconds / 86_400),
     }
 }
 
@@ -105,9 +153,14 @@ pub(crate) struct Changed {
     pub says: String,
 }
 
-impl View for Changed {
+/// What a command has changed, object by object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Changes(pub Vec<Changed>);
+
+impl View for Changes {
     fn text(&self, page: &Page) -> String {
-        page.pasteable(&self.says) + "\n"
+        let says = self.0.iter().map(|it| page.pasteable(&it.says) + "\n");
+        says.collect()
     }
 }
 
@@ -123,12 +176,13 @@ mod tests {
                 now: Timestamp::UNIX_EPOCH,
                 columns: None,
                 flags: flags.to_owned(),
+                zone: TimeZone::UTC,
             };
             let changed = Changed {
                 changed: false,
                 says,
             };
-            rendered(&changed, Output::Table, &page).unwrap()
+            rendered(&Changes(vec![changed]), Output::Table, &page).unwrap()
         };
         let text = "no update before `kubectl brupop resume node-0`; see `kubectl get brf`, and kubectl `kubectlx y`";
         assert_eq!(pasteable("", text), format!("{text}\n"));
@@ -154,6 +208,7 @@ mod tests {
             now: "2026-11-21T04:00:00Z".parse().unwrap(),
             columns: None,
             flags: String::new(),
+            zone: TimeZone::UTC,
         };
         for (since, expected) in [
             ("2026-11-21T04:00:00Z", "0s"),
@@ -167,5 +222,31 @@ mod tests {
         ] {
             assert_eq!(page.age(since), expected, "{since}");
         }
+    }
+
+    #[test]
+    fn times_to_come_are_told_from_now_on() {
+        let berlin = TimeZone::get("Europe/Berlin").unwrap();
+        let page = Page {
+            now: "2026-11-21T04:00:00Z".parse().unwrap(),
+            columns: None,
+            flags: String::new(),
+            zone: berlin,
+        };
+        for (sentence, expected) in [
+            (
+                "closed; it opens at 2026-11-22T02:00:00Z",
+                "closed; it opens in 22h (Sun 2026-11-22 03:00 Europe/Berlin)",
+            ),
+            (
+                "soaks until 2026-11-21T04:08:30Z; then",
+                "soaks for another 8m (05:08 Europe/Berlin); then",
+            ),
+            ("since 2026-11-21T04:00:00Z", "since 2026-11-21T04:00:00Z"),
+        ] {
+            assert_eq!(page.sentence(sentence), expected);
+        }
+        let utc = page.in_zone(None).sentence("opens at 2026-11-21T05:00:00Z");
+        assert_eq!(utc, "opens in 60m (05:00 UTC)");
     }
 }

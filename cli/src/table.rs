@@ -41,7 +41,7 @@ pub(crate) fn facts(facts: Vec<(&str, String, Option<Color>)>, page: &Page) -> S
     let mut table = Table::new();
     table.add_rows(facts.into_iter().map(|(key, value, color)| {
         let key = color.map_or_else(|| Cell::new(key), |color| Cell::new(key).fg(color));
-        [key, Cell::new(page.pasteable(&value))]
+        [key, Cell::new(page.sentence(&value))]
     }));
     fitted(table, &[0, 0], page)
 }
@@ -118,6 +118,7 @@ pub(crate) fn some(names: &[String], room: usize) -> String {
 mod tests {
     use anstream::adapter::strip_str;
     use jiff::Timestamp;
+    use jiff::tz::TimeZone;
 
     use super::*;
 
@@ -147,6 +148,7 @@ mod tests {
                     now,
                     columns,
                     flags,
+                    zone: TimeZone::UTC,
                 },
             )
         };

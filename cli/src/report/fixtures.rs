@@ -4,9 +4,12 @@ use brupop_api::item::Readable as _;
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item};
 use brupop_core::objects::{NodeFacts, WatchedFleet};
 use brupop_core::pool::Pool;
+use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
+use super::status::{self, Glance};
 use crate::event::Event;
+use crate::gather::Fleet;
 use crate::page::Page;
 
 pub(crate) const NS: &str = "brupop-bottlerocket-aws";
@@ -17,7 +20,13 @@ pub(crate) fn page() -> Page {
         now: "2026-11-21T04:00:00Z".parse().unwrap(),
         columns: None,
         flags: String::new(),
+        zone: TimeZone::UTC,
     }
+}
+
+/// The whole fleet at a glance.
+pub(crate) fn glance(fleet: &Fleet) -> Glance {
+    status::of(fleet, None).unwrap()
 }
 
 pub(crate) fn shadow(

@@ -11,6 +11,7 @@ use brupop_api::fleet::Slot;
 use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, names};
 use brupop_core::decide::{Named, TO_GO_ON};
 use brupop_core::pool::Pool;
+use jiff::tz::TimeZone;
 
 use crate::table::some;
 use crate::words::{name, shown, version};
@@ -62,6 +63,11 @@ fn pool_of(shadow: &BottlerocketShadow) -> &str {
     status
         .and_then(|status| status.pool.as_deref())
         .unwrap_or_default()
+}
+
+/// Returns the time zone of this pool's first window.
+fn time_zone(pool: &Item<Pool>) -> Option<&TimeZone> {
+    pool.ok()?.rules.as_ref().ok()?.time_zone()
 }
 
 /// Returns how many nodes may be unavailable at once, if a reconciler has said so.

@@ -10,47 +10,45 @@ use brupop_api::conditions::{
     ADMISSION_ENFORCED, Condition, ConditionStatus, OTHER_OPERATOR, OVERDUE, PROGRESSING,
 };
 use brupop_api::fleet::Slot;
-use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, State};
+use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, State, names};
 use brupop_core::decide::{Reason, Turn, why_halted};
 use brupop_core::pool::Pool;
+use jiff::tz::TimeZone;
 
 use super::{
     condition, limit, name, node_of, pool_of, progressing, sentence, sentence_of, slots_in_use,
-    time, unsaid, version, word,
+    time, time_zone, unsaid, version, word,
 };
+use crate::error::Error;
 use crate::gather::Fleet;
+use crate::leads::Leads;
 use crate::words::variant;
-use view::{Count, Glance, HaltedVersion, LeftByPeople, Moving, PoolLine, WaitingNodes};
+pub(crate) use view::Glance;
+use view::{Count, HaltedVersion, LeftByPeople, Moving, PoolLine, WaitingNodes};
 
 /// Stands for the reason of a node about which the reconciler has said nothing.
 const SILENT: &str = "-";
 
-/// Shows the fleet at a glance.
-pub(crate) fn of(fleet: &Fleet) -> Glance {
-    let object = fleet.object.as_ref();
-    let status = object.and_then(|fleet| fleet.status.as_ref());
-    let opted_in = status.map_or(0, |status| status.counts.nodes);
-    let opted_in = usize::try_from(opted_in).unwrap_or(0);
-    let warning = fleet.leads.warning().into_iter();
-    let mut view = Glance {
-        namespace: name(&fleet.namespace),
-        paused: object.is_some_and(|fleet| fleet.spec.paused),
-        unavailable_limit: status.and_then(limit),
-        updating_nodes: status.map_or(0, |status| status.slots.len()),
-        nodes: fleet.shadows.len().max(opted_in),
-        obstacles: warning.chain(obstacles(status)).collect(),
-        halted: halted(status),
-        pools: fleet.pools.iter().map(pool).collect(),
-        not_opted_in_nodes: status.map_or(0, |status| status.not_opted_in_nodes),
-        without_shadow: opted_in.saturating_sub(fleet.shadows.len()),
-        ..Glance::default()
+/// Shows the fleet at a glance, or one pool.
+///
+/// # Errors
+/// There is no such pool.
+pub(crate) fn of(fleet: &Fleet, pool: Option<&str>) -> Result<Glance, Error> {
+    let status = fleet.object.as_ref().and_then(|it| it.status.as_ref());
+    let is_meant = |item: &&Item<_>| {
+        pool.is_none_or(|pool| item.ok().is_some_and(|shadow| pool_of(shadow) == pool))
     };
+    let shadows: Vec<_> = fleet.shadows.iter().filter(is_meant).collect();
+    let mut view = head(fleet, pool, shadows.len())?;
+    // Otherwise what objects say may be old.
+    let is_known = !matches!(fleet.leads, Leads::No(_)) && status.is_some_and(reports_arrive);
+    let mut updated = 0;
     let mut counts = BTreeMap::<_, usize>::new();
     let mut waiting = BTreeMap::<(String, String), Vec<String>>::new();
     let mut left = BTreeMap::<String, Vec<String>>::new();
     // Thousands may wait in a pool: its slots are counted once.
     let mut slots = BTreeMap::<&str, String>::new();
-    for item in &fleet.shadows {
+    for item in shadows {
         let node = node_of(item.name());
         let Some(shadow) = item.ok() else {
             view.unreadable.push(name(item.name()));
@@ -67,7 +65,7 @@ pub(crate) fn of(fleet: &Fleet) -> Glance {
         let waits = match said {
             None => (SILENT.to_owned(), unsaid("these nodes")),
             Some(said) if said.reason == Reason::NoUpdate.as_str() => {
-                view.updated_nodes += 1;
+                updated += 1;
                 if let Some((_, asked)) = said.message.split_once("; ") {
                     left.entry(sentence(asked)).or_default().push(node);
                 }
@@ -102,7 +100,8 @@ pub(crate) fn of(fleet: &Fleet) -> Glance {
     view.waiting = waiting.into_iter().map(group).collect();
     view.waiting.sort_by_key(|it| Reverse(it.nodes.len()));
     view.left_by_people = left.collect();
-    view
+    view.updated_nodes = is_known.then_some(updated);
+    Ok(view)
 }
 
 fn moving(node: String, shadow: &BottlerocketShadow, slot: Option<&Slot>) -> Moving {
@@ -155,6 +154,13 @@ fn obstacles(status: Option<&BottlerocketFleetStatus>) -> Vec<String> {
     status.conditions.iter().filter_map(obstacle).collect()
 }
 
+/// Whether agents' reports pass the webhook, for all that the reconciler knows.
+fn reports_arrive(status: &BottlerocketFleetStatus) -> bool {
+    let mut conditions = status.conditions.iter();
+    let enforced = conditions.find(|it| it.type_ == ADMISSION_ENFORCED);
+    status.term.is_some() && enforced.is_none_or(|it| it.status == ConditionStatus::True)
+}
+
 fn halted(status: Option<&BottlerocketFleetStatus>) -> Vec<HaltedVersion> {
     let versions = status.into_iter().flat_map(|status| &status.versions);
     let halted = versions.filter_map(|record| {
@@ -168,7 +174,51 @@ fn halted(status: Option<&BottlerocketFleetStatus>) -> Vec<HaltedVersion> {
     halted.collect()
 }
 
-fn pool(item: &Item<Pool>) -> PoolLine {
+/// Returns what is not said of single nodes, of which there are so many.
+fn head(fleet: &Fleet, pool: Option<&str>, shadows: usize) -> Result<Glance, Error> {
+    let object = fleet.object.as_ref();
+    let status = object.and_then(|fleet| fleet.status.as_ref());
+    let pools = fleet.pools.iter().map(pool_line);
+    let pools = pools.filter(|line| pool.is_none_or(|pool| line.pool == pool));
+    let pools: Vec<_> = pools.collect();
+    let mut limit = status.and_then(limit);
+    if let Some(pool) = pool.filter(|pool| *pool != names::DEFAULT_POOL) {
+        let what = format!("pool {} in the namespace {}", name(pool), fleet.namespace);
+        let line = pools.first().ok_or(Error::Missing(what))?;
+        limit = Some(line.counts.unavailable_limit);
+    }
+    let of_fleet = status.filter(|_| pool.is_none());
+    let opted_in = of_fleet.map_or(0, |status| status.counts.nodes);
+    let opted_in = usize::try_from(opted_in).unwrap_or(0);
+    let slots = status.iter().flat_map(|status| status.slots.values());
+    let slots = slots.map(|slot| slot.pool.as_deref().unwrap_or(names::DEFAULT_POOL));
+    let slots = slots.filter(|its| pool.is_none_or(|pool| *its == pool));
+    let warning = fleet.leads.warning().into_iter();
+    Ok(Glance {
+        namespace: name(&fleet.namespace),
+        paused: object.is_some_and(|fleet| fleet.spec.paused),
+        unavailable_limit: limit,
+        updating_nodes: slots.count(),
+        nodes: shadows.max(opted_in),
+        obstacles: warning.chain(obstacles(status)).collect(),
+        not_started: fleet.not_started.clone(),
+        zone: zone(&fleet.pools),
+        halted: halted(status),
+        pools,
+        not_opted_in_nodes: of_fleet.map_or(0, |status| status.not_opted_in_nodes),
+        without_shadow: opted_in.saturating_sub(shadows),
+        ..Glance::default()
+    })
+}
+
+/// Returns the time zone of these pools' windows, if they all have the same.
+fn zone(pools: &[Item<Pool>]) -> Option<TimeZone> {
+    let mut zones = pools.iter().filter_map(time_zone);
+    let first = zones.next()?;
+    zones.all(|zone| zone == first).then(|| first.clone())
+}
+
+fn pool_line(item: &Item<Pool>) -> PoolLine {
     let pool = item.ok();
     let stored = pool.map(|pool| pool.stored.clone()).unwrap_or_default();
     let said = stored.conditions.iter().find(|it| it.type_ == PROGRESSING);

@@ -10,9 +10,10 @@ use insta::assert_snapshot;
 use serde_json::json;
 
 use super::fixtures::{
-    NS, draining, event, fleet, idle, item, node, page, pool, shadow, updated, watched_fleet,
+    NS, draining, event, fleet, glance, idle, item, node, page, pool, shadow, updated,
+    watched_fleet,
 };
-use super::{history, status, why};
+use super::{history, why};
 use crate::arguments::Output;
 use crate::event::latest;
 use crate::gather::{AboutNode, Fleet};
@@ -53,6 +54,7 @@ fn halted() -> Fleet {
         shadows: vec![],
         pools: vec![],
         leads: Leads::Yes,
+        not_started: vec![],
     }
 }
 
@@ -125,7 +127,7 @@ fn nobody_else_drives_the_terminal() {
         pools: vec![pool(evil)],
         ..halted()
     };
-    let (status, why) = (status::of(&fleet), why::of(evil, &found).unwrap());
+    let (status, why) = (glance(&fleet), why::of(evil, &found).unwrap());
     let texts = [text(&status), text(&why), text(&history)];
     let programs = [&yaml(&status), &yaml(&why), &yaml(&history)].map(String::clone);
     for shown in texts.iter().chain(&programs) {
@@ -171,7 +173,7 @@ fn no_command_holds_what_others_wrote() {
         ..halted()
     };
     let views = [
-        text_on(&status::of(&fleet), &page),
+        text_on(&glance(&fleet), &page),
         text_on(&why::of("node-1", &found).unwrap(), &page),
     ];
     for shown in views {

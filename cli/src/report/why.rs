@@ -1,26 +1,31 @@
 //! Why one node moves or waits.
 
-use brupop_api::conditions::{Condition, ConditionStatus, OVERDUE};
+use brupop_api::conditions::{
+    ADMISSION_ENFORCED, Condition, ConditionStatus, OVERDUE, PROGRESSING, READY,
+};
 use brupop_api::shadow::LastFailure;
-use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Problem, State, names};
+use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, Problem, State, names};
 use brupop_core::decide::{Named, Reason, Turn};
 use brupop_core::phases::update_known_since;
+use brupop_core::pool::Pool;
 use comfy_table::Color;
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::{
     condition, name, nothing_named, or_dash, pool_of, progressing, sentence, sentence_of,
-    slots_in_use, time, unsaid, version, word,
+    slots_in_use, time, time_zone, unsaid, version, word,
 };
 use crate::error::Error;
 use crate::event::{self, Event, latest};
 use crate::gather::AboutNode;
+use crate::leads::Leads;
 use crate::page::{Page, View};
 use crate::table::{facts, notes};
 
-/// This many Events are shown.
-const EVENTS: usize = 20;
+/// Maximum number of Events that are shown.
+const EVENTS: usize = 8;
 
 /// Why one node moves or waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -57,11 +62,17 @@ pub(crate) struct Why {
     pub updating_since: Option<String>,
     /// How many slots of the fleet are in use, and by whom, if it waits for one.
     pub slots: Option<String>,
+    /// What other objects say that the reason rests on.
+    pub rests_on: Vec<String>,
+    /// The latest first.
     pub events: Vec<Event>,
     /// What could not be looked at.
     pub notes: Vec<String>,
     /// That no reconciler leads, so all of this may be old; or that this is not known.
     pub no_leader: Option<String>,
+    /// The time zone of its pool.
+    #[serde(skip)]
+    pub zone: Option<TimeZone>,
 }
 
 /// Says why the node of this name moves or waits.
@@ -97,8 +108,12 @@ pub(crate) fn of(node: &str, found: &AboutNode) -> Result<Why, Error> {
     why.updating_since = slot.and_then(|slot| slot.since.as_deref()).map(time);
     why.node = name(node);
     why.events = latest(&found.events, EVENTS);
+    why.events.reverse();
     why.notes.extend(found.notes.iter().cloned());
     why.no_leader = found.leads.warning();
+    if let Leads::No(_) = found.leads {
+        why.remedy = Some(Reason::NotLeading.remedy(&named));
+    }
     Ok(why)
 }
 
@@ -118,6 +133,10 @@ fn of_shadow(named: Named<'_>, found: &AboutNode, shadow: &BottlerocketShadow) -
     };
     let reason = said.and_then(|said| Reason::of_word(&said.reason));
     let remedy = reason.as_ref().map(|reason| reason.remedy(&named));
+    let its_pool = found
+        .pools
+        .iter()
+        .find(|pool| pool.name() == pool_of(shadow));
     let in_use = |status| slots_in_use(pool_of(shadow), status, &found.pools);
     let waits_for_slot = reason == Some(Reason::LimitReached(Turn::NoSlot));
     let pool = Some(pool_of(shadow)).filter(|pool| !pool.is_empty());
@@ -130,6 +149,8 @@ fn of_shadow(named: Named<'_>, found: &AboutNode, shadow: &BottlerocketShadow) -
         moves: said.is_some_and(|said| said.status == ConditionStatus::True),
         remedy: remedy.filter(|remedy| !remedy.is_empty()),
         slots: ledger(found).filter(|_| waits_for_slot).map(in_use),
+        rests_on: reason.map_or(vec![], |reason| rests_on(&reason, its_pool, found)),
+        zone: its_pool.and_then(time_zone).cloned(),
         overdue: condition(shadow, OVERDUE).map(|overdue| sentence(&overdue.message)),
         runs: status.current_version.as_deref().map(version),
         target: status.target_version.as_deref().map(version),
@@ -148,6 +169,48 @@ fn of_shadow(named: Named<'_>, found: &AboutNode, shadow: &BottlerocketShadow) -
     }
 }
 
+/// Returns what the objects say that this reason rests on.
+fn rests_on(reason: &Reason<'_>, its_pool: Option<&Item<Pool>>, found: &AboutNode) -> Vec<String> {
+    let pool = its_pool.and_then(Item::ok);
+    let rules = pool.and_then(|pool| pool.rules.as_ref().ok());
+    let of_pool = |of: &Pool, type_: &str| {
+        let mut conditions = of.stored.conditions.iter();
+        let said = conditions.find(|it| it.type_ == type_)?;
+        let pool = name(of.metadata.name.as_deref().unwrap_or_default());
+        let (reason, message) = (word(&said.reason), sentence(&said.message));
+        Some(format!("pool {pool}: {reason}: {message}"))
+    };
+    match reason {
+        Reason::WaitingForPool(_) => {
+            let first = rules.iter().flat_map(|rules| &rules.depends_on);
+            let first = first.filter_map(|(first, _)| {
+                let pool = found.pools.iter().find(|pool| pool.name() == first)?;
+                of_pool(pool.ok()?, PROGRESSING)
+            });
+            first.collect()
+        }
+        Reason::GateClosed(_) | Reason::GateUnknown(_) => {
+            let gates = rules.iter().flat_map(|rules| &rules.gates).map(|gate| {
+                let (query, source) = (&gate.query.expression, &gate.query.source);
+                let (query, source) = (sentence(query), word(source));
+                format!(
+                    "gate {}: \"{query}\" of the source {source}",
+                    word(&gate.name)
+                )
+            });
+            let said = pool.and_then(|pool| of_pool(pool, READY));
+            said.into_iter().chain(gates).collect()
+        }
+        Reason::AdmissionNotEnforced => {
+            let mut conditions = ledger(found).into_iter().flat_map(|it| &it.conditions);
+            let said = conditions.find(|it| it.type_ == ADMISSION_ENFORCED);
+            let said = said.map(|said| format!("fleet: {}", sentence(&said.message)));
+            said.into_iter().collect()
+        }
+        _ => vec![],
+    }
+}
+
 /// Returns since when the node does what its condition Progressing says.
 fn since<'a>(said: &'a Condition, shadow: &'a BottlerocketShadow) -> &'a str {
     let transition = said.last_transition_time.as_str();
@@ -159,6 +222,7 @@ fn since<'a>(said: &'a Condition, shadow: &'a BottlerocketShadow) -> &'a str {
 
 impl View for Why {
     fn text(&self, page: &Page) -> String {
+        let page = &page.in_zone(self.zone.as_ref());
         let message = facts(vec![("", self.message.clone(), None)], page);
         let warning = self.no_leader.iter().cloned();
         let warning = warning.map(|it| ("Nothing starts:", it, Some(Color::DarkRed)));
@@ -200,10 +264,12 @@ impl Why {
             let (age, count) = (page.age(&it.at), it.count);
             format!("{reason} ({age}), {count} since the last success: {message}")
         };
+        let rests_on = Some(self.rests_on.join("\n")).filter(|text| !text.is_empty());
         let (stands, color) = self.standing();
         let lines = [
             ("to go on", self.remedy.clone(), None),
             ("slots", self.slots.clone(), None),
+            ("rests on", rests_on, None),
             (stands, self.since.as_ref().map(since), Some(color)),
             (
                 "updating for",

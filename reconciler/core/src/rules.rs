@@ -5,6 +5,7 @@ mod read;
 
 use brupop_api::names::ZONE_LABEL;
 use brupop_api::pool::{Topology, TopologyMode};
+use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use semver::Version;
 
@@ -26,7 +27,7 @@ pub struct Rules {
     /// How old versions must be.
     pub(crate) min_age: SignedDuration,
     /// The pools that go first, and for how long they must have been done.
-    pub(crate) depends_on: Vec<(String, SignedDuration)>,
+    pub depends_on: Vec<(String, SignedDuration)>,
     topology: Topology,
     /// How long the steps may take that it decides on.
     pub durations: StepDurations,
@@ -35,10 +36,15 @@ pub struct Rules {
     /// Whether pods that are left at the drain's deadline are deleted, if the reconciler may do so.
     pub wants_force: bool,
     /// What has to be well.
-    pub(crate) gates: Vec<PoolGate>,
+    pub gates: Vec<PoolGate>,
 }
 
 impl Rules {
+    /// The time zone of its first window.
+    pub fn time_zone(&self) -> Option<&TimeZone> {
+        self.windows.first().map(|window| &window.zone)
+    }
+
     /// The label that says in which zone a node is, if it is not the well-known one.
     pub(crate) fn topology_key(&self) -> Option<&str> {
         Some(self.topology.topology_key.as_str()).filter(|key| *key != ZONE_LABEL)

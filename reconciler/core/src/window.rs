@@ -44,7 +44,7 @@ pub struct Schedule {
     cron: Cron,
     /// How long each fire time opens a window.
     length: SignedDuration,
-    zone: TimeZone,
+    pub(crate) zone: TimeZone,
 }
 
 /// The window that is open, or the next one.

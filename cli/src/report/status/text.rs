@@ -24,6 +24,7 @@ const ROWS_OF_REASON: usize = 3;
 impl View for Glance {
     /// What a terminal may have no room for comes last.
     fn text(&self, page: &Page) -> String {
+        let page = &page.in_zone(self.zone.as_ref());
         self.progress(page)
             + &facts(self.head(page), page)
             + &self.moving(page)
@@ -40,14 +41,16 @@ impl Glance {
         let limit = self.unavailable_limit.map(|limit| limit.to_string());
         let limit = limit.as_deref().unwrap_or("?");
         let moving = self.moving.len();
+        let updated = self.updated_nodes.map(|nodes| nodes.to_string());
+        let updated = updated.as_deref().unwrap_or("?");
         let counts = format!(
-            "{} of {} nodes up to date, {moving} moving, {waits} waiting; {} of {limit} slots in use",
-            self.updated_nodes, self.nodes, self.updating_nodes,
+            "{updated} of {} nodes up to date, {moving} moving, {waits} waiting; {} of {limit} slots in use",
+            self.nodes, self.updating_nodes,
         );
         let columns = page.columns.map_or(usize::MAX, usize::from);
         let room = columns.saturating_sub(counts.len() + 2).min(BAR);
         let room = if room < SHORTEST_BAR { 0 } else { room };
-        let bar = bar(room, self.updated_nodes, moving, self.nodes);
+        let bar = bar(room, self.updated_nodes.unwrap_or(0), moving, self.nodes);
         facts(vec![(&bar, counts, None)], page)
     }
 
@@ -71,6 +74,9 @@ impl Glance {
         }
         for obstacle in &self.obstacles {
             add(Color::DarkRed, "Nothing starts:", obstacle.clone());
+        }
+        for broken in &self.not_started {
+            add(Color::DarkRed, "Does not start:", broken.clone());
         }
         for it in &self.halted {
             let (version, age) = (it.version.as_str(), page.age(&it.at));
@@ -123,7 +129,7 @@ impl Glance {
                 _ if moving.overdue => (&overdue, Color::DarkRed),
                 reason => (reason, Color::DarkCyan),
             };
-            let why = page.pasteable(&moving.message);
+            let why = page.sentence(&moving.message);
             let why = if moving.says_more() { &why } else { "" };
             vec![
                 Cell::new(&moving.node),
@@ -144,7 +150,7 @@ impl Glance {
     fn waiting(&self, page: &Page) -> String {
         let room = page.columns.map_or(usize::MAX, |all| (all / 2).into());
         let row = |reason: &str, message: &str, nodes: &[String]| {
-            let why = format!("{}\n{}", page.pasteable(message), some(nodes, room));
+            let why = format!("{}\n{}", page.sentence(message), some(nodes, room));
             let (reason, count) = (Cell::new(reason).fg(Color::DarkYellow), nodes.len());
             vec![reason, Cell::new(count), Cell::new(why)]
         };
@@ -183,7 +189,7 @@ impl Glance {
             let mut waiting = self.waiting.iter();
             let is_told = waiting.any(|group| group.message == line.message)
                 || ["Updating", Reason::NoUpdate.as_str()].contains(&line.reason.as_str());
-            let why = page.pasteable(&line.message);
+            let why = page.sentence(&line.message);
             vec![
                 Cell::new(&line.pool),
                 Cell::new(format!("{bar} {updated} of {nodes}")),

@@ -1,6 +1,7 @@
 //! What is shown of the fleet at a glance, and told to programs.
 
 use brupop_api::NodeCounts;
+use jiff::tz::TimeZone;
 use serde::Serialize;
 
 /// The fleet at a glance.
@@ -17,10 +18,12 @@ pub(crate) struct Glance {
     pub updating_nodes: usize,
     /// All nodes that are opted in or have a shadow.
     pub nodes: usize,
-    /// Nodes that run what their host would choose.
-    pub updated_nodes: usize,
+    /// Nodes that run what their host would choose; absent while agents' reports are missing or no reconciler leads.
+    pub updated_nodes: Option<usize>,
     /// What keeps all updates from starting, in sentences.
     pub obstacles: Vec<String>,
+    /// Pods of the operator that do not start, and why.
+    pub not_started: Vec<String>,
     /// Versions that no further node is updated to.
     pub halted: Vec<HaltedVersion>,
     pub pools: Vec<PoolLine>,
@@ -38,6 +41,9 @@ pub(crate) struct Glance {
     pub without_shadow: usize,
     /// Shadows that cannot be read.
     pub unreadable: Vec<String>,
+    /// The time zone of the pools' windows, if they all have the same.
+    #[serde(skip)]
+    pub zone: Option<TimeZone>,
 }
 
 /// A version that no further node is updated to.

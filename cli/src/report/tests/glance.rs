@@ -44,14 +44,14 @@ fn a_fleet_in_mid_update() {
         item("node-6", json!({"spec": {"state": "Dreaming"}})),
     ];
     shadows.extend((10..18).map(|number| idle(&format!("node-{number}"), LIMIT)));
-    let view = status::of(&Fleet {
+    let view = glance(&Fleet {
         shadows,
         pools: vec![pool("web"), pool("db")],
         ..halted()
     });
     assert_eq!(
         (view.nodes, view.updated_nodes, view.moving.len()),
-        (16, 3, 2)
+        (16, Some(3), 2)
     );
     assert_snapshot!("status", text(&view));
     assert_snapshot!("status_yaml", yaml(&view));
@@ -88,7 +88,7 @@ fn a_terminal_shows_what_moves_first() {
         "db",
     ];
     let pools = pools.map(pool).to_vec();
-    let view = status::of(&Fleet {
+    let view = glance(&Fleet {
         shadows,
         pools,
         ..halted()
@@ -132,7 +132,7 @@ fn a_fleet_that_is_held_back() {
     let gone = "2026-11-21T03:00:00Z".parse().ok();
     assert_snapshot!(
         "status_held_back",
-        text(&status::of(&Fleet {
+        text(&glance(&Fleet {
             object,
             leads: Leads::No(gone),
             ..halted()
@@ -141,7 +141,7 @@ fn a_fleet_that_is_held_back() {
     for object in [None, Some(new)] {
         assert_snapshot!(
             "status_without_operator",
-            text(&status::of(&Fleet { object, ..halted() }))
+            text(&glance(&Fleet { object, ..halted() }))
         );
     }
 }
@@ -156,7 +156,7 @@ fn a_paused_pool_is_told_while_it_is_up_to_date() {
             pool
         };
         let pools = (0..9).map(paused).collect();
-        let view = status::of(&Fleet {
+        let view = glance(&Fleet {
             shadows: vec![updated("node-0")],
             pools,
             ..halted()
@@ -198,11 +198,11 @@ fn nodes_wait_for_what_their_sentence_says() {
         waits("node-3", "the pool web goes first"),
         waits("node-4", "the pool web goes first"),
     ];
-    let status = status::of(&Fleet {
+    let status = glance(&Fleet {
         shadows,
         ..halted()
     });
-    assert_eq!(status.updated_nodes, 1);
+    assert_eq!(status.updated_nodes, Some(1));
     let groups: Vec<_> = status
         .waiting
         .iter()
@@ -235,11 +235,11 @@ fn nodes_behind_are_not_called_up_to_date() {
         says("node-2", "NotOffered", not_offered),
         says("node-3", "NoUpdateChosen", "the host chooses no update"),
     ];
-    let status = status::of(&Fleet {
+    let status = glance(&Fleet {
         shadows,
         ..halted()
     });
-    assert_eq!(status.updated_nodes, 1);
+    assert_eq!(status.updated_nodes, Some(1));
     let groups: Vec<_> = status
         .waiting
         .iter()
@@ -259,7 +259,7 @@ fn many_causes_do_not_fill_the_screen() {
         .map(backs_off)
         .chain([idle("node-1", LIMIT)])
         .collect();
-    let view = status::of(&Fleet {
+    let view = glance(&Fleet {
         shadows,
         ..halted()
     });

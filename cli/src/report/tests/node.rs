@@ -153,13 +153,13 @@ fn a_node_is_told_whose_slots_are_in_use() {
         let pools = vec![pool("web"), pool("db")];
         let fleet = Some(fleet(slots));
         let (object, shadows) = (fleet.clone(), vec![waits.clone()]);
-        let glance = Fleet {
+        let fleet_of = Fleet {
             object,
             shadows,
             pools: pools.clone(),
             ..halted()
         };
-        let shown = text(&status::of(&glance));
+        let shown = text(&glance(&fleet_of));
         assert!(shown.contains(expected), "{shown}");
         let why = why::of(
             "node-7",

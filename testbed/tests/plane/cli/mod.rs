@@ -37,6 +37,11 @@ async fn people_see_and_steer_a_fleet_as_far_as_their_roles_go() -> Result<()> {
         .is_refused("status -n nosuch", &["there is no namespace nosuch"])
         .await?;
 
+    let elsewhere = [
+        "there is no operator in the namespace default",
+        "-n brupop-bottlerocket-aws",
+    ];
+    admin.is_refused("status -n default", &elsewhere).await?;
     a_reader_sees_and_changes_nothing(&fleet, &reader).await?;
     colours_are_shown_to_those_who_want_them(&reader).await?;
     let nobody = Person::with(&fleet, "nobody", None).await?;
@@ -250,7 +255,7 @@ async fn a_fleet_is_paused_once(fleet: &Fleet, operator: &Person) -> Result<()> 
         paused.metadata.managed_fields
     );
     let done: Json = operator.says_json("pause").await?;
-    ensure!(done["changed"] == false, "{done}");
+    ensure!(done[0]["changed"] == false, "{done}");
     let asked = audit.read()?;
     let written = asked
         .iter()
@@ -272,9 +277,14 @@ async fn a_node_is_paused_once(fleet: &Fleet, admin: &Person) -> Result<()> {
     admin
         .says("pause node-2", &["the node node-2 is paused"])
         .await?;
-    admin
-        .says("pause node-2", &["the node node-2 is paused already"])
-        .await?;
+    let several = ["the node node-2 is paused already"];
+    let missing = ["there is no Node node-9"];
+    admin.says("pause node/node-2 node-2", &several).await?;
+    admin.is_refused("pause node-9 node-2", &missing).await?;
+    let labelled = "pause -l kubernetes.io/hostname=node-2";
+    admin.says(labelled, &several).await?;
+    let none = ["there is no Node with the labels x=y"];
+    admin.is_refused("pause -l x=y", &none).await?;
     admin
         .is_refused(
             "pause --pool web",
@@ -438,13 +448,20 @@ async fn a_dead_reconciler_is_told(
     reader: &Person,
     operator: &Person,
 ) -> Result<()> {
-    let gone = "no reconciler has led since 20";
-    ensure!(!reader.says("status", &[]).await?.contains(gone));
+    let scale = "scale deployment/brupop-reconciler --replicas";
     fleet
         .kubectl(&format!(
-            "scale deployment/brupop-reconciler -n {NAMESPACE} --replicas=0"
+            "set env deployment/brupop-reconciler -n {NAMESPACE} MAX_CONCURRENT_UPDATE=many"
         ))
         .await?;
+    let broken = ["Does not start:", "brupop-reconciler-", "CrashLoopBackOff"];
+    await_until("the plugin says that a pod does not start", async || {
+        reader.says("status", &broken).await.ok()
+    })
+    .await?;
+    let gone = "no reconciler has led since 20";
+    ensure!(!reader.says("status", &[]).await?.contains(gone));
+    fleet.kubectl(&format!("{scale}=0 -n {NAMESPACE}")).await?;
     let told = await_until("the plugin says that none leads", async || {
         let said = reader
             .says("status", &[gone, "nothing will happen"])
@@ -456,7 +473,10 @@ async fn a_dead_reconciler_is_told(
             .then_some(())
     });
     told.await?;
-    reader.says("why node-0", &[gone]).await?;
+    let back = "look at the reconciler's pods and their logs";
+    reader.says("why node-0", &[gone, back]).await?;
+    let version = ["plugin: ", "webhook: "];
+    reader.says("version", &version).await?;
     reader.is_refused("plan", &[gone]).await?;
     operator
         .says("pause", &["the fleet is paused", gone])
