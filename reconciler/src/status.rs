@@ -7,10 +7,7 @@ use std::time::Duration;
 use brupop_api::conditions::{Condition, PROGRESSING};
 use brupop_api::{BottlerocketShadow, NodeCounts, Object, State, names};
 use brupop_core::cluster::Cluster;
-use brupop_core::deadlines::sentences::{
-    back_off_text, exclusion_text, given_up_text, verify_text, workloads_text,
-};
-use brupop_core::deadlines::{EXCLUDED, TRANSITION};
+use brupop_core::deadlines::{EXCLUDED, TRANSITION, back_off_text, given_up_text, wait_text};
 use brupop_core::debounced::Debounced;
 use brupop_core::decide::{
     Abort, Decision, DrainStep, MonitorStep, Named, Reason, StagingStep, TOO_MANY_PODS,
@@ -383,12 +380,13 @@ impl Reconciler {
                     given_up_text(version, why.as_deref(), transition()?)
                 })
             }
-            Reason::Monitoring(MonitorStep::InService) => verify_text(pool()?, transition()?),
-            Reason::WorkloadsUnavailable(_) => workloads_text(pool()?, transition()?),
+            Reason::Monitoring(MonitorStep::InService) | Reason::WorkloadsUnavailable(_) => {
+                wait_text(pool()?, reason, transition()?)
+            }
             Reason::Draining(DrainStep::LeavesLoadBalancers) => {
                 let since = record.marker()?.excluded_at.as_deref();
                 let since = ahead.read([&view.node?.uid, EXCLUDED], since, now)?;
-                exclusion_text(pool()?, since)
+                wait_text(pool()?, reason, since)
             }
             _ => None,
         }

@@ -1,24 +1,20 @@
-//! Which waits and deadlines of a node are over, and when to look again.
-
-mod back_off;
-mod clock;
-pub mod sentences;
-mod slot;
+//! Which waits and deadlines of a node are over, and when to look again; and until when a node waits, and by which setting, as parts
+//! of sentences for people. A sentence stays equal while its wait lasts, so that no condition is written again for it.
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
+use brupop_api::names::DEFAULT_POOL;
+use brupop_api::shadow::LastFailure;
 use brupop_api::{Marker, Problem, State};
-use jiff::{SignedDuration, Timestamp};
+use jiff::{SignedDuration, Timestamp, Unit};
 
 use crate::cluster::NodeRecord;
+use crate::decide::{Abort, DrainStep, MonitorStep, Reason};
 use crate::facts::{PoolFacts, TimeFacts};
 use crate::objects::Readiness;
 use crate::policy::Durations;
 use crate::rules::StepDurations;
-use crate::times::Ahead;
-
-pub use back_off::back_off;
-pub use clock::Clock;
+use crate::times::{self, Ahead};
 
 /// A node that has not been Ready for this long since its host began its reboot may be lost. A repair by
 /// replacement waits for this long at least.
@@ -44,356 +40,392 @@ const DRAIN_STARTED: &str = "drain_started_at";
 /// A node that is monitored may be Ready, or not, for this many spells in a row, each as long as one may last.
 const SPELLS: i32 = 4;
 
-/// The times of one node, and the durations that they are compared with.
-#[derive(Clone, Copy)]
-pub(crate) struct Times<'t> {
-    durations: &'t Durations,
-    steps: &'t StepDurations,
-    shadow: Option<&'t ShadowFacts<'t>>,
-    /// When the spec's state was set.
-    transition: Option<Timestamp>,
-    marker: Option<&'t Marker>,
-    slot: Option<&'t Slot>,
-    /// The Node's UID; none if there is no Node.
-    node_uid: &'t str,
-    /// There is no Node.
-    is_gone: bool,
-    created: Option<Timestamp>,
-    /// The attempt after which a person lets the node back off no longer.
-    retry: Option<u64>,
-    /// Since when the node has been seen cordoned by somebody else, if it stays.
-    cordoned: Option<Timestamp>,
-    /// Since when the node has been seen empty, and its volumes have not become fewer, if it is.
-    empty: Option<Timestamp>,
-    /// Whether this process has seen the pods of the node.
-    pods_known: bool,
-    /// Since when the node has been Ready without interruption, if it is.
-    ready: Option<Timestamp>,
-    /// Since when node and agent both have been, if they are.
-    all_ready: Option<Timestamp>,
-    /// Since when the node, or else its agent, has not been Ready, if that is so and known.
-    not_ready: Option<Timestamp>,
-    /// What the gates of its pool do to it.
-    gated: Gated,
+/// Longest wait after failures.
+const LONGEST_BACK_OFF: SignedDuration = SignedDuration::from_hours(24);
+
+/// How many times the base a node waits after a drain that failed: pods and budgets change by the hour.
+const DRAIN_FACTOR: i32 = 30;
+
+/// The time now, and the earliest later time at which one of the answers changes.
+pub struct Clock<'k> {
+    pub(crate) now: Timestamp,
+    /// When to look again.
+    pub(crate) next: Option<Timestamp>,
+    /// The times that earlier passes have seen ahead.
+    pub(crate) known: &'k Ahead,
+    /// Those of them that this clock was asked for, and new ones.
+    pub(crate) ahead: Ahead,
 }
 
-/// What the gates of a pool do to the times of its nodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Gated {
-    /// There are none.
-    #[default]
-    No,
-    /// All are open.
-    Open,
-    /// One is not.
-    Closed,
-}
-
-impl Gated {
-    /// By the pool that steers the node.
-    pub(crate) fn of(pool: Option<&PoolFacts<'_>>) -> Self {
-        match pool {
-            Some(PoolFacts { gate: Some(_), .. }) => Self::Closed,
-            Some(PoolFacts {
-                has_gates: true, ..
-            }) => Self::Open,
-            _ => Self::No,
-        }
-    }
-}
-
-impl<'t> Times<'t> {
-    /// Of this record. Marker, shadow and slot count as far as they can be read.
-    pub(crate) fn of(
-        clock: &mut Clock<'_>,
-        record: &'t NodeRecord,
-        marker: Option<&'t Marker>,
-        shadow: Option<&'t ShadowFacts<'t>>,
-        slot: Option<&'t Slot>,
-        (durations, steps): (&'t Durations, &'t StepDurations),
-    ) -> Self {
-        let node = record.node.as_deref();
-        let node_uid = node.map_or("", |node| node.uid.as_str());
-        let mut read = |readiness: Option<Readiness>, field| {
-            let mut readiness = readiness?;
-            readiness.since = readiness
-                .since
-                .map(|time| clock.since([node_uid, field], time));
-            Some(readiness)
-        };
-        let node_readiness = read(node.and_then(|node| node.readiness), "Ready");
-        let readiness = read(
-            record.agent().and_then(|agent| agent.readiness),
-            "agent's Ready",
-        );
-        let ready = node_readiness.and_then(Readiness::ready_since);
-        let counts = if ready.is_some() {
-            readiness
-        } else {
-            node_readiness
-        };
-        let spec = shadow.and(record.shadow()).map(|shadow| &shadow.spec);
+impl<'k> Clock<'k> {
+    /// A clock that knows which times earlier passes have seen ahead.
+    pub fn new(now: Timestamp, known: &'k Ahead) -> Self {
         Self {
-            durations,
-            steps,
-            shadow,
-            transition: spec.zip(shadow).and_then(|(spec, shadow)| {
-                clock.read(
-                    [shadow.uid, TRANSITION],
-                    spec.state_transition_timestamp.as_deref(),
-                )
-            }),
-            marker,
-            slot,
-            node_uid,
-            is_gone: node.is_none(),
-            created: node
-                .and_then(|node| node.created)
-                .map(|time| clock.since([node_uid, "created"], time)),
-            retry: node.and_then(|node| node.retry),
-            cordoned: record.led.cordoned.filter(|_| {
-                let ours = marker.is_some_and(|marker| marker.cordoned_at.is_some());
-                // What is about to go gets its successor first.
-                !ours && node.is_some_and(|node| node.unschedulable && !node.leaving)
-            }),
-            empty: record
-                .led
-                .drain
-                .as_ref()
-                .and_then(|drain| drain.empty)
-                .map(|empty| empty.since),
-            pods_known: record.led.drain.is_some(),
-            ready,
-            all_ready: ready
-                .zip(readiness.and_then(Readiness::ready_since))
-                .map(|(node, agent)| node.max(agent)),
-            not_ready: counts.and_then(Readiness::not_ready_since),
-            gated: Gated::No,
+            now,
+            next: None,
+            known,
+            ahead: Ahead::default(),
         }
     }
 
-    /// These times, for a node of a pool with gates.
-    pub(crate) fn gated(self, gated: Gated) -> Self {
-        Self { gated, ..self }
+    /// Returns since when this time counts; see [`Ahead::since`].
+    pub(crate) fn since(&mut self, of: [&str; 2], time: Timestamp) -> Timestamp {
+        let since = self.known.since(of, time, self.now);
+        if since != time {
+            self.ahead.note(of, time, since);
+        }
+        since
+    }
+
+    /// Returns since when the time in this text counts, if it can be read.
+    pub(crate) fn read(&mut self, of: [&str; 2], text: Option<&str>) -> Option<Timestamp> {
+        Some(self.since(of, times::read(text)?))
+    }
+
+    /// At this time an answer changes that is not this clock's.
+    pub(crate) fn wake_at(&mut self, at: Option<Timestamp>) {
+        self.next = [self.next, at].into_iter().flatten().min();
+    }
+
+    /// Whether so much time has passed since then. No, if there is no time, or it cannot be read.
+    fn passed(&mut self, since: Option<Timestamp>, wait: SignedDuration) -> bool {
+        since.is_some_and(|since| self.is_older(since, wait))
+    }
+
+    /// Whether so much time has passed since then. Yes, if there is no time, or it cannot be read.
+    pub(crate) fn passed_or_unknown(
+        &mut self,
+        since: Option<Timestamp>,
+        wait: SignedDuration,
+    ) -> bool {
+        since.is_none_or(|since| self.is_older(since, wait))
+    }
+
+    /// Whether so much time has passed since then.
+    pub(crate) fn is_older(&mut self, since: Timestamp, wait: SignedDuration) -> bool {
+        let at = since.saturating_add(wait).unwrap_or(Timestamp::MAX);
+        self.wake_at(Some(at).filter(|at| *at > self.now));
+        at <= self.now
+    }
+}
+
+/// What the clock's facts of one node are made of. Marker, shadow and slot are there as far as they can be read.
+#[derive(Clone, Copy)]
+pub(crate) struct NodeTimes<'t> {
+    pub(crate) durations: &'t Durations,
+    pub(crate) steps: &'t StepDurations,
+    pub(crate) record: &'t NodeRecord,
+    pub(crate) marker: Option<&'t Marker>,
+    pub(crate) shadow: Option<&'t ShadowFacts<'t>>,
+    pub(crate) slot: Option<&'t Slot>,
+    /// The `BottlerocketPool` that owns the node.
+    pub(crate) pool: Option<&'t PoolFacts<'t>>,
+}
+
+/// Since when some things about a node are as they are.
+#[derive(Clone, Copy)]
+struct Since {
+    /// The spec's state.
+    transition: Option<Timestamp>,
+    /// The node has been Ready without interruption, if it is.
+    ready: Option<Timestamp>,
+    /// Node and agent both have been, if they are.
+    all_ready: Option<Timestamp>,
+    /// The node, or else its agent, has not been Ready, if that is so and known.
+    not_ready: Option<Timestamp>,
+    /// The drain has gone on.
+    drain: Option<Timestamp>,
+}
+
+impl<'t> NodeTimes<'t> {
+    /// The Node's UID; none if there is no Node.
+    fn node_uid(&self) -> &'t str {
+        self.record
+            .node
+            .as_ref()
+            .map_or("", |node| node.uid.as_str())
+    }
+
+    /// The longest time for which a slot stays in this state, if the reconciler can do what the state's deadline asks for.
+    fn longest(&self, state: State) -> SignedDuration {
+        let (times, steps) = (self.durations, self.steps);
+        let step = match state {
+            State::Idle | State::ErrorReset => times.settle,
+            State::StagedAndPerformedUpdate => times.stage + steps.exclusion + steps.drain * 2,
+            State::RebootedIntoUpdate => times.reboot + steps.exclusion + steps.drain,
+            State::MonitoringUpdate => (steps.verify + times.settle + steps.workloads) * SPELLS,
+        };
+        step + times.settle
     }
 }
 
 impl Clock<'_> {
     /// The facts of one node.
-    pub(crate) fn facts(&mut self, times: &Times<'_>) -> TimeFacts {
-        let durations = times.durations;
-        let exclude = times.steps.exclusion.is_positive();
+    pub(crate) fn facts(&mut self, times: &NodeTimes<'_>) -> TimeFacts {
+        let since = self.since_when(times);
+        let node = times.record.node.as_ref();
         let mut facts = TimeFacts {
-            exclude,
+            exclude: times.steps.exclusion.is_positive(),
             exclusion_over: true,
             ..TimeFacts::default()
         };
-        self.marked(times, &mut facts);
+        if let Some(marker) = times.marker {
+            self.marked(times, since, marker, &mut facts);
+        }
         if let Some(shadow) = times.shadow {
-            self.step(shadow, times, &mut facts);
+            self.step(times, since, shadow, &mut facts);
         }
-        let since = times.cordoned;
+        let ours = times.marker.is_some_and(|it| it.cordoned_at.is_some());
+        // What is about to go gets its successor first.
+        let by_others = node.is_some_and(|it| it.unschedulable && !it.leaving);
+        let cordoned = times.record.led.cordoned.filter(|_| !ours && by_others);
         facts.cordoned_lately =
-            since.is_some_and(|since| !self.is_older(since, durations.others_cordon));
-        facts.removed_soon = times.is_gone
-            && times
-                .transition
-                .is_some_and(|since| !self.is_older(since, REMOVED_SOON));
-        facts.young = times
-            .created
-            .is_some_and(|created| !self.is_older(created, durations.min_node_age));
+            cordoned.is_some_and(|since| !self.is_older(since, times.durations.others_cordon));
+        let left = since.transition.filter(|_| node.is_none());
+        facts.removed_soon = left.is_some_and(|since| !self.is_older(since, REMOVED_SOON));
+        let created = node.and_then(|node| node.created);
+        let created = created.map(|time| self.since([times.node_uid(), "created"], time));
+        facts.young =
+            created.is_some_and(|since| !self.is_older(since, times.durations.min_node_age));
+        facts.trial_overdue = facts.step_overdue;
         if let Some(slot) = times.slot {
-            facts.slot_seconds = self
-                .held_since(slot)
-                .and_then(|since| self.seconds_since(since));
-            facts.slot_overdue = self.slot_overdue(slot, times);
+            let held = self.read([&slot.uid, "slot"], slot.since.as_deref());
+            let seconds = held.map(|held| self.now.duration_since(held).as_secs());
+            facts.slot_seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
+            facts.slot_overdue = self.slot_overdue(times, since, held);
+            // The host has not staged the update.
+            let stages = times.shadow.is_none_or(|shadow| match shadow.spec.state {
+                State::Idle | State::ErrorReset => true,
+                State::StagedAndPerformedUpdate => !shadow.reached(),
+                State::RebootedIntoUpdate | State::MonitoringUpdate => false,
+            });
+            facts.trial_overdue |= stages && self.passed_or_unknown(held, times.durations.settle);
         }
-        facts.trial_overdue =
-            facts.step_overdue || times.slot.is_some_and(|slot| self.stages_late(slot, times));
         facts
     }
 
-    /// What the current step has to wait for, and how long it may take.
-    fn step(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>, facts: &mut TimeFacts) {
-        let Times {
+    fn since_when(&mut self, times: &NodeTimes<'_>) -> Since {
+        let (record, node_uid) = (times.record, times.node_uid());
+        let mut read = |readiness: Option<Readiness>, field| {
+            let readiness = readiness?;
+            let since = readiness.since;
+            Some(Readiness {
+                since: since.map(|time| self.since([node_uid, field], time)),
+                ..readiness
+            })
+        };
+        let node = read(record.node.as_ref().and_then(|it| it.readiness), "Ready");
+        let agent = read(record.agent().and_then(|it| it.readiness), "agent's Ready");
+        let ready = node.and_then(Readiness::ready_since);
+        let both_ready = ready.zip(agent.and_then(Readiness::ready_since));
+        let counts = if ready.is_some() { agent } else { node };
+        let spec = record.shadow().map(|shadow| &shadow.spec);
+        let transition = times.shadow.zip(spec).and_then(|(shadow, spec)| {
+            let text = spec.state_transition_timestamp.as_deref();
+            self.read([shadow.uid, TRANSITION], text)
+        });
+        let drain = times.marker.and_then(|it| it.drain_started_at.as_deref());
+        Since {
             transition,
-            durations,
-            ..
-        } = *times;
+            ready,
+            all_ready: both_ready.map(|(node, agent)| node.max(agent)),
+            not_ready: counts.and_then(Readiness::not_ready_since),
+            drain: self.read([node_uid, DRAIN_STARTED], drain),
+        }
+    }
+
+    /// What the current step has to wait for, and how long it may take.
+    fn step(
+        &mut self,
+        times: &NodeTimes<'_>,
+        since: Since,
+        shadow: &ShadowFacts<'_>,
+        facts: &mut TimeFacts,
+    ) {
+        let settle = times.durations.settle;
         match shadow.spec.state {
             State::Idle | State::ErrorReset => {
-                facts.backing_off = self.backing_off(shadow, times);
+                facts.backing_off = self.backing_off(times, since, shadow);
                 facts.step_overdue =
-                    !shadow.reports(State::Idle) && self.passed(transition, durations.settle);
+                    !shadow.reports(State::Idle) && self.passed(since.transition, settle);
             }
             State::StagedAndPerformedUpdate => {
-                facts.step_overdue = self.staging_overdue(shadow, times);
-                facts.host_silent = self.host_silent(shadow, durations);
+                facts.step_overdue = self.staging_overdue(times, since, shadow);
+                facts.host_silent = self.host_silent(shadow, settle);
             }
             State::RebootedIntoUpdate => {
-                facts.host_silent = !shadow.is_claimed() && self.host_silent(shadow, durations);
-                facts.step_overdue = self.reboot_overdue(shadow, times);
-                facts.not_ready_for_long = times.ready.is_none()
-                    && times
-                        .not_ready
-                        .is_some_and(|since| self.is_older(since, LOST))
-                    && self.passed(transition, LOST);
+                facts.host_silent = !shadow.is_claimed() && self.host_silent(shadow, settle);
+                facts.step_overdue = self.reboot_overdue(times, since, shadow);
+                facts.not_ready_for_long = since.ready.is_none()
+                    && self.passed(since.not_ready, LOST)
+                    && self.passed(since.transition, LOST);
             }
-            State::MonitoringUpdate => self.monitoring(times, facts),
+            State::MonitoringUpdate => self.monitoring(times, since, facts),
         }
     }
 
     /// What the marker's times say.
-    fn marked(&mut self, times: &Times<'_>, facts: &mut TimeFacts) {
-        let Some(marker) = times.marker else { return };
-        let Times {
-            durations, steps, ..
-        } = *times;
+    fn marked(
+        &mut self,
+        times: &NodeTimes<'_>,
+        since: Since,
+        marker: &Marker,
+        facts: &mut TimeFacts,
+    ) {
+        let (steps, node_uid) = (times.steps, times.node_uid());
         if marker.is_kept() {
-            let lost = |since| self.is_older(since, LOST);
-            facts.kept_is_lost = times.ready.is_none() && times.not_ready.is_some_and(lost);
-            let since = self.read([times.node_uid, "kept_since"], marker.kept_since.as_deref());
-            facts.kept_for_long = self.passed_or_unknown(since, KEPT);
+            facts.kept_is_lost = since.ready.is_none() && self.passed(since.not_ready, LOST);
+            let kept = self.read([node_uid, "kept_since"], marker.kept_since.as_deref());
+            facts.kept_for_long = self.passed_or_unknown(kept, KEPT);
         }
         if marker.drain_started_at.is_none() && marker.excluded_at.is_some() {
-            let excluded = self.read([times.node_uid, EXCLUDED], marker.excluded_at.as_deref());
+            let excluded = self.read([node_uid, EXCLUDED], marker.excluded_at.as_deref());
             facts.exclusion_over = self.passed_or_unknown(excluded, steps.exclusion);
         }
+        // When the node was seen empty, and its volumes have not become fewer since, if it is.
+        let drain = times.record.led.drain.as_ref();
+        let empty = drain.and_then(|drain| Some(drain.empty?.since));
         // From an empty node to the grant takes only moments. So does a new leader's first look at the pods, before which nobody
         // knows what the drain fails on, or whether only volumes are waited for. If they are not known by then, the leader
         // gives the update up.
-        let more = marker.drained_at.is_some() || times.empty.is_some() || !times.pods_known;
-        let settle = if more {
-            durations.settle
-        } else {
-            SignedDuration::ZERO
-        };
-        let detached = times.empty.map_or(SignedDuration::ZERO, |_| DETACHED);
-        let started = self.read(
-            [times.node_uid, DRAIN_STARTED],
-            marker.drain_started_at.as_deref(),
-        );
-        facts.volumes_overdue = times.empty.is_some_and(|since| {
-            self.is_older(since, DETACHED) || self.passed(started, steps.drain + DETACHED)
+        let mut wait = steps.drain;
+        if marker.drained_at.is_some() || empty.is_some() || drain.is_none() {
+            wait += times.durations.settle;
+        }
+        if empty.is_some() {
+            wait += DETACHED;
+        }
+        facts.volumes_overdue = empty.is_some_and(|since_empty| {
+            self.is_older(since_empty, DETACHED) || self.passed(since.drain, steps.drain + DETACHED)
         });
-        facts.first_over = self.passed(started, steps.drain / FIRST_PART);
-        facts.drain_overdue = self.passed(started, steps.drain + detached + settle);
+        facts.first_over = self.passed(since.drain, steps.drain / FIRST_PART);
+        facts.drain_overdue = self.passed(since.drain, wait);
     }
 
-    fn staging_overdue(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {
-        let Times {
-            durations,
-            steps,
-            transition,
-            not_ready,
-            marker,
-            ..
-        } = *times;
-        let drains = marker.and_then(|marker| marker.drain_started_at.as_deref());
-        let drains = self.read([times.node_uid, DRAIN_STARTED], drains);
-        let (since, wait) = if shadow.reached() {
+    fn staging_overdue(
+        &mut self,
+        times: &NodeTimes<'_>,
+        since: Since,
+        shadow: &ShadowFacts<'_>,
+    ) -> bool {
+        let (durations, steps) = (times.durations, times.steps);
+        let (begun, wait) = if shadow.reached() {
             // What follows staging has deadlines of its own; this one is for a node that stands still in between.
             (
-                drains.or(transition),
+                since.drain.or(since.transition),
                 durations.stage + steps.exclusion + steps.drain * 2,
             )
         } else if shadow.status.attempt == shadow.spec.attempt {
-            (transition, durations.stage)
+            (since.transition, durations.stage)
         } else {
             // An agent takes up an attempt at once, and a dead agent should not hold a slot for long.
-            (transition, durations.settle.min(durations.stage))
+            (since.transition, durations.settle.min(durations.stage))
         };
-        let unreachable = not_ready.is_some_and(|since| self.is_older(since, durations.settle))
-            && self.passed(transition, durations.settle);
-        unreachable || self.passed(since, wait)
+        let unreachable = self.passed(since.not_ready, durations.settle)
+            && self.passed(since.transition, durations.settle);
+        unreachable || self.passed(begun, wait)
     }
 
     /// Agents end such an attempt themselves, unless they, too, come and go with the host's API.
-    fn host_silent(&mut self, shadow: &ShadowFacts<'_>, durations: &Durations) -> bool {
+    fn host_silent(&mut self, shadow: &ShadowFacts<'_>, settle: SignedDuration) -> bool {
         let since = self.read([shadow.uid, "problem_since"], shadow.status.problem_since);
-        shadow.status.problem == Some(Problem::HostUnreachable)
-            && self.passed(since, durations.settle)
+        shadow.status.problem == Some(Problem::HostUnreachable) && self.passed(since, settle)
     }
 
-    fn reboot_overdue(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {
-        let Times {
-            durations,
-            steps,
-            transition,
-            ready,
-            ..
-        } = *times;
-        let granted = shadow.spec.reboot_granted_boot_id.is_some();
-        let emptying = if granted {
-            SignedDuration::ZERO
-        } else {
-            steps.exclusion + steps.drain
-        };
+    fn reboot_overdue(
+        &mut self,
+        times: &NodeTimes<'_>,
+        since: Since,
+        shadow: &ShadowFacts<'_>,
+    ) -> bool {
+        let mut wait = times.durations.reboot;
+        if shadow.spec.reboot_granted_boot_id.is_none() {
+            wait += times.steps.exclusion + times.steps.drain;
+        }
         // A host that comes back late has time to report: its update is not given up the moment it is there.
-        let had_time = ready.is_none_or(|since| self.is_older(since, durations.settle));
-        let wait = durations.reboot + emptying;
+        let had_time = self.passed_or_unknown(since.ready, times.durations.settle);
         // A node that comes and goes is never Ready for long enough.
-        (self.passed(transition, wait) && had_time) || self.passed(transition, wait * SPELLS)
+        (self.passed(since.transition, wait) && had_time)
+            || self.passed(since.transition, wait * SPELLS)
     }
 
-    fn monitoring(&mut self, times: &Times<'_>, facts: &mut TimeFacts) {
-        let Times {
-            durations,
-            steps,
-            transition,
-            marker,
-            all_ready,
-            not_ready,
-            gated,
-            ..
-        } = *times;
-        let watched = self.passed_or_unknown(transition, steps.verify);
-        let ready = all_ready.is_some_and(|since| self.is_older(since, steps.verify));
-        facts.verified = watched && ready;
-        let owners = marker.is_some_and(|marker| !marker.evicted_owners.is_empty());
-        let workloads = if owners {
-            steps.workloads
+    fn monitoring(&mut self, times: &NodeTimes<'_>, since: Since, facts: &mut TimeFacts) {
+        let (settle, verify) = (times.durations.settle, times.steps.verify);
+        let watched = self.passed_or_unknown(since.transition, verify);
+        facts.verified = self.passed(since.all_ready, verify) && watched;
+        let names_owners = |marker: &Marker| !marker.evicted_owners.is_empty();
+        let waits = times.marker.is_some_and(names_owners);
+        let workloads = if waits {
+            times.steps.workloads
         } else {
             SignedDuration::ZERO
         };
-        let wait = steps.verify + durations.settle + workloads;
-        let spell_overdue = if let Some(since) = not_ready {
-            self.is_older(since, durations.settle) && self.passed(transition, durations.settle)
+        let wait = verify + settle + workloads;
+        let spell_overdue = if since.not_ready.is_some() {
+            self.passed(since.not_ready, settle) && self.passed(since.transition, settle)
         } else {
             // A node that has just become Ready again gets the full time, too.
-            let had_time = all_ready.is_none_or(|since| self.is_older(since, wait));
-            self.passed(transition, wait) && had_time
+            let had_time = self.passed_or_unknown(since.all_ready, wait);
+            self.passed(since.transition, wait) && had_time
         };
         // A node that keeps coming and going is never Ready, or not Ready, for long enough. With gates nobody knows how long
         // it was watched because of them: that is no failure of the node.
-        let too_many_spells = gated == Gated::No && self.passed(transition, wait * SPELLS);
+        let is_gated = times.pool.is_some_and(|pool| pool.has_gates);
+        let too_many_spells = !is_gated && self.passed(since.transition, wait * SPELLS);
         facts.step_overdue = spell_overdue || too_many_spells;
         facts.workloads_overdue =
-            facts.verified && self.passed_or_unknown(transition, steps.verify + workloads);
+            facts.verified && self.passed_or_unknown(since.transition, verify + workloads);
     }
 
     /// Whether the node waits because its last attempt failed, or ended without success not long ago.
-    fn backing_off(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {
-        if let Some(failures) = shadow.spec.last_failure
-            && !shadow.spec.is_retried(times.retry)
+    fn backing_off(
+        &mut self,
+        times: &NodeTimes<'_>,
+        since: Since,
+        shadow: &ShadowFacts<'_>,
+    ) -> bool {
+        let (spec, node) = (&shadow.spec, times.record.node.as_ref());
+        let retry = node.and_then(|node| node.retry);
+        if let Some(failures) = spec.last_failure
+            && !spec.is_retried(retry)
         {
             let wait = back_off(times.durations.back_off_base, failures, shadow.uid);
-            let since = self.read([shadow.uid, FAILED], Some(&failures.at));
-            if !self.passed_or_unknown(since, wait) {
+            let failed = self.read([shadow.uid, FAILED], Some(&failures.at));
+            if !self.passed_or_unknown(failed, wait) {
                 return true;
             }
         }
-        let failed = shadow
-            .spec
+        let failed = spec
             .last_failure
-            .is_some_and(|failures| Some(failures.attempt) == shadow.spec.attempt);
-        let succeeded = shadow.spec.version == shadow.status.current_version;
-        shadow.spec.attempt.is_some()
-            && shadow.spec.version.is_some()
-            && times.retry != shadow.spec.attempt
+            .is_some_and(|failures| Some(failures.attempt) == spec.attempt);
+        let succeeded = spec.version == shadow.status.current_version;
+        spec.attempt.is_some()
+            && spec.version.is_some()
+            && retry != spec.attempt
             && !failed
             && !succeeded
-            && !self.passed_or_unknown(times.transition, OTHER_TARGET_BACK_OFF)
+            && !self.passed_or_unknown(since.transition, OTHER_TARGET_BACK_OFF)
+    }
+
+    /// Whether a slot that has been held since then is held for longer than the shadow's state, and what follows its deadline, may
+    /// take. Without a shadow that can be read, a whole update may take so long.
+    fn slot_overdue(
+        &mut self,
+        times: &NodeTimes<'_>,
+        since: Since,
+        held: Option<Timestamp>,
+    ) -> bool {
+        let Some(shadow) = times.shadow else {
+            let whole = State::ALL.iter().map(|state| times.longest(*state)).sum();
+            return self.passed(held, whole);
+        };
+        let is_closed = times.pool.is_some_and(|pool| pool.gate.is_some());
+        if shadow.spec.state == State::MonitoringUpdate && is_closed {
+            // A gate that is closed holds it. Were that an alert, a gate that asks for alerts would stay closed by it.
+            return false;
+        }
+        let longest = times.longest(shadow.spec.state);
+        self.passed(since.transition, longest) && self.passed_or_unknown(held, longest)
     }
 }
 
@@ -425,5 +457,256 @@ impl DrainTime {
             is_over: clock.passed(started, drain),
             next: clock.next,
         }
+    }
+}
+
+/// The wait after these failures: the base, doubled with each further failure, at most a day; after a drain that failed thirty
+/// times as long. The shadow's UID adds up to an eighth, so that nodes that failed together do not come back together.
+pub fn back_off(base: SignedDuration, failures: &LastFailure, uid: &str) -> SignedDuration {
+    let doublings = u32::try_from(failures.count.saturating_sub(1)).unwrap_or(u32::MAX);
+    let doubled = 1_i32
+        .checked_shl(doublings)
+        .filter(|factor| *factor > 0)
+        .unwrap_or(i32::MAX);
+    let factor = if Abort::is_of_drain(&failures.reason) {
+        doubled.saturating_mul(DRAIN_FACTOR)
+    } else {
+        doubled
+    };
+    let wait = base
+        .checked_mul(factor)
+        .unwrap_or(LONGEST_BACK_OFF)
+        .min(LONGEST_BACK_OFF);
+    // FNV-1a: every reconciler gets the same number.
+    let hash = uid.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    let part = i32::try_from(hash % 128).unwrap_or(0);
+    (wait + wait / 1024 * part).min(LONGEST_BACK_OFF)
+}
+
+/// How the node failed, and until when it backs off, as a part of a sentence; `None` if it does so no more, or the time cannot
+/// be read.
+pub fn back_off_text(
+    failures: &LastFailure,
+    base: SignedDuration,
+    uid: &str,
+    ahead: &Ahead,
+    now: Timestamp,
+) -> Option<String> {
+    let since = ahead.read([uid, FAILED], Some(&failures.at), now)?;
+    let until = until(since, back_off(base, failures, uid)).filter(|until| *until > now)?;
+    let times = if failures.count == 1 {
+        "once".to_owned()
+    } else {
+        format!("{} times", failures.count)
+    };
+    Some(format!(
+        "it failed {times}, the last time at {} ({}: {}), and waits until {until}",
+        failures.at, failures.reason, failures.message
+    ))
+}
+
+/// Why a node waits whose last attempt, begun for this version, has neither failed nor succeeded, and until when, as a part
+/// of a sentence.
+pub fn given_up_text(version: &str, why: Option<&str>, transition: Timestamp) -> Option<String> {
+    let until = until(transition, OTHER_TARGET_BACK_OFF)?;
+    let why = why.map(|why| format!(" {why}")).unwrap_or_default();
+    Some(format!(
+        "the update to {version} was given up{why}; that is no failure, and the node waits until {until}"
+    ))
+}
+
+/// Until when at least, or at most, a node of this pool waits for this reason, which has been so since then, and by which setting,
+/// as a part of a sentence; `None` for other reasons, and if the pool has no rules.
+pub fn wait_text(pool: &PoolFacts<'_>, reason: &Reason<'_>, since: Timestamp) -> Option<String> {
+    let steps = &pool.rules?.durations;
+    let (wait, field) = match reason {
+        Reason::Monitoring(MonitorStep::InService) => (steps.verify, "spec.verify.readyFor"),
+        Reason::WorkloadsUnavailable(_) => (
+            steps.verify + steps.workloads,
+            "spec.verify.workloadsTimeout",
+        ),
+        Reason::Draining(DrainStep::LeavesLoadBalancers) => {
+            (steps.exclusion, "spec.drain.loadBalancerDelay")
+        }
+        _ => return None,
+    };
+    let until = until(since, wait)?;
+    let text = match reason {
+        Reason::Monitoring(_) => format!(
+            "that ends at {until} at the earliest, and later if node or agent is not Ready meanwhile"
+        ),
+        Reason::Draining(_) => format!("its drain begins at {until}"),
+        _ => format!("it keeps its slot until {until} at the latest"),
+    };
+    // The default pool has no object.
+    let by_object = pool.name != DEFAULT_POOL;
+    let setting = by_object.then(|| format!(" ({field} of the pool {})", pool.name));
+    Some(text + &setting.unwrap_or_default())
+}
+
+fn until(since: Timestamp, wait: SignedDuration) -> Option<Timestamp> {
+    let until = since.checked_add(wait).ok()?;
+    Some(until.round(Unit::Second).unwrap_or(until))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::Rules;
+    use crate::tests::world::at;
+
+    #[test]
+    fn a_wait_ends_when_it_says() {
+        let since = times::read(Some("2026-11-21T04:00:00Z"));
+        let [half, whole] = [30, 60].map(SignedDuration::from_secs);
+        let mut clock = Clock::new(since.unwrap(), Ahead::NONE);
+        assert!(!clock.passed_or_unknown(since, whole) && !clock.passed(since, half));
+        let next = clock.next.unwrap();
+        assert_eq!(next.to_string(), "2026-11-21T04:00:30Z");
+        assert!(Clock::new(next, Ahead::NONE).passed(since, half));
+        // A time that cannot be read is not waited for.
+        let mut clock = Clock::new(Timestamp::UNIX_EPOCH, Ahead::NONE);
+        assert!(
+            clock.passed_or_unknown(times::read(Some("soon")), whole) && !clock.passed(None, whole)
+        );
+        assert_eq!(clock.next, None);
+    }
+
+    fn wait(count: u64, reason: &str, uid: &str) -> SignedDuration {
+        let failures = LastFailure {
+            count,
+            reason: reason.to_owned(),
+            ..LastFailure::default()
+        };
+        back_off(SignedDuration::from_mins(2), &failures, uid)
+    }
+
+    #[test]
+    fn the_back_off_doubles_to_a_day() {
+        let of_hosts = [
+            (0, 2),
+            (1, 2),
+            (2, 4),
+            (3, 8),
+            (9, 512),
+            (10, 1024),
+            (11, 1440),
+            (u64::MAX, 1440),
+        ];
+        let of_drains = [
+            (1, 60),
+            (2, 120),
+            (5, 960),
+            (6, 1440),
+            (31, 1440),
+            (32, 1440),
+            (u64::MAX, 1440),
+        ];
+        let of_hosts = ["FellBack", "StepFailed", ""].map(|reason| (reason, &of_hosts[..]));
+        let of_drains = ["DrainTimedOut", "DrainBlocked"].map(|reason| (reason, &of_drains[..]));
+        for (reason, rows) in of_hosts.into_iter().chain(of_drains) {
+            for &(failures, minutes) in rows {
+                let least = SignedDuration::from_mins(minutes);
+                for uid in ["", "a", "2c1cbb16-7d3a-4a6e-9a0b-3f1f0c6c4b10"] {
+                    let wait = wait(failures, reason, uid);
+                    let most = (least + least / 8).min(LONGEST_BACK_OFF);
+                    assert!(
+                        (least..=most).contains(&wait),
+                        "{failures} failures ({reason}): {wait:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nodes_failed_together_come_back_apart() {
+        let waits: std::collections::BTreeSet<_> = (0..20)
+            .map(|node| wait(1, "FellBack", &format!("uid-{node}")))
+            .collect();
+        assert!(waits.len() > 10, "{waits:?}");
+    }
+
+    #[test]
+    fn steps_say_until_when_and_by_which_setting() {
+        let rules = Rules::default();
+        let text = |name, reason: Reason<'_>| {
+            let pool = PoolFacts {
+                name,
+                rules: Some(&rules),
+                ..PoolFacts::DEFAULT
+            };
+            wait_text(&pool, &reason, at("2026-11-21T04:00:00.250Z")).unwrap()
+        };
+        let soaks = Reason::Monitoring(MonitorStep::InService);
+        let soak = "that ends at 2026-11-21T04:01:00Z at the earliest";
+        for (name, setting) in [
+            (DEFAULT_POOL, "is not Ready meanwhile"),
+            ("web", "(spec.verify.readyFor of the pool web)"),
+        ] {
+            let text = text(name, soaks);
+            assert!(text.starts_with(soak) && text.ends_with(setting), "{text}");
+        }
+        assert_eq!(
+            text("web", Reason::Draining(DrainStep::LeavesLoadBalancers)),
+            "its drain begins at 2026-11-21T04:00:00Z (spec.drain.loadBalancerDelay of the pool web)"
+        );
+        assert_eq!(
+            text("web", Reason::WorkloadsUnavailable("a")),
+            "it keeps its slot until 2026-11-21T04:16:00Z at the latest (spec.verify.workloadsTimeout of the pool web)"
+        );
+        assert_eq!(
+            wait_text(&PoolFacts::DEFAULT, &soaks, at("2026-11-21T04:00:00Z")),
+            None,
+            "no rules"
+        );
+    }
+
+    #[test]
+    fn a_node_says_until_when_it_waits() {
+        let failures = |count| LastFailure {
+            count,
+            attempt: 7,
+            at: "2026-11-21T04:00:00.250Z".into(),
+            reason: "FellBack".into(),
+            message: "the host came back".into(),
+        };
+        let now = "2026-11-21T04:01:00Z".parse().unwrap();
+        let base = SignedDuration::from_mins(2);
+        let text =
+            |failures: &LastFailure, now| back_off_text(failures, base, "", Ahead::NONE, now);
+        let event = |count| text(&failures(count), now);
+        let once = "it failed once, the last time at 2026-11-21T04:00:00.250Z (FellBack: the host came back), and waits until ";
+        let once = event(1)
+            .unwrap()
+            .strip_prefix(once)
+            .map(str::to_owned)
+            .unwrap();
+        let end = once.parse::<Timestamp>().unwrap();
+        let least = "2026-11-21T04:02:00Z".parse().unwrap();
+        assert!(
+            end >= least && end <= least + SignedDuration::from_secs(16),
+            "{end}"
+        );
+        assert!(event(2).unwrap().starts_with("it failed 2 times, "));
+        let given_up = |why| given_up_text("1.20.0", why, at("2026-11-21T04:00:00.250Z")).unwrap();
+        let end = "; that is no failure, and the node waits until 2026-11-21T04:01:00Z";
+        assert_eq!(
+            given_up(None),
+            format!("the update to 1.20.0 was given up{end}")
+        );
+        let paused = "the update to 1.20.0 was given up (NodePaused): a person paused this node";
+        assert_eq!(
+            given_up(Some("(NodePaused): a person paused this node")),
+            format!("{paused}{end}")
+        );
+        assert_eq!(text(&LastFailure::default(), now), None, "no time");
+        assert_eq!(
+            text(&failures(1), "2026-11-21T04:03:00Z".parse().unwrap()),
+            None,
+            "it is over"
+        );
     }
 }

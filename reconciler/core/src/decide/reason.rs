@@ -5,20 +5,17 @@ use std::borrow::Cow;
 use std::fmt;
 
 use brupop_api::Problem;
+use brupop_api::conditions::ConditionStatus;
+use brupop_api::crds::is_version;
 use brupop_api::facts::StatusFacts;
+use brupop_api::names::{DEFAULT_NAMESPACE, is_object_name};
+use jiff::Unit;
 
-use crate::facts::FirstPool;
+use crate::facts::{FirstPool, FirstPoolStanding};
 use crate::window::Until;
 
-pub use abort::Abort;
-use detail::Detail;
-pub use detail::{
-    Contenders, DrainStep, Gone, LimitScope, Missing, MonitorStep, OtherOperator, RebootStep,
-    Silence, StagingStep, TooManyFailures, Turn, UsedUp,
-};
-pub use remedy::{Named, TO_GO_ON};
-use standing::Standing;
-
+/// Stands between the sentence of a reason and its remedy.
+pub const TO_GO_ON: &str = "; to go on: ";
 /// A Node to which no change is tried, as what is denied.
 pub(crate) const OVERGROWN: &str =
     "the Node: it has more than 1,000 labels, or more than 1,000 annotations";
@@ -77,14 +74,28 @@ macro_rules! words {
     };
 }
 
-mod abort;
-mod detail;
-mod remedy;
-mod standing;
-
 fn text(text: fmt::Arguments<'_>) -> Cow<'static, str> {
     text.as_str()
         .map_or_else(|| Cow::Owned(text.to_string()), Cow::Borrowed)
+}
+
+/// What a reason means for its node. *Idle*: meanwhile its agent downloads nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// The node is not seen, or not understood.
+    NotKnown,
+    /// An update is under way.
+    Moving,
+    /// An update begins or has ended: the node does not hold another one up.
+    Next,
+    /// It waits for its turn or its time.
+    Queued,
+    /// It waits for a person, a freeze or another operator.
+    QueuedIdle,
+    /// Something about the node itself holds it back.
+    Held,
+    /// Something about the node itself holds it back, and no image would be of use.
+    HeldIdle,
 }
 
 words! {
@@ -290,5 +301,546 @@ impl<'a> Reason<'a> {
                 Self::HostUnreachable(_) | Self::CommandRefused(_) | Self::CannotDisarm(_)
             )
         })
+    }
+
+    /// Whether a node with an update waits for nothing but its turn or its time. What else holds it back is about the node
+    /// itself.
+    pub fn waits_for_turn(&self) -> bool {
+        if matches!(self, Self::OtherOperator(OtherOperator::LeftUpdate)) {
+            return false;
+        }
+        matches!(self, Self::Staging(StagingStep::Begins(_)))
+            || matches!(
+                self.kind(),
+                Standing::Next | Standing::Queued | Standing::QueuedIdle
+            )
+    }
+
+    /// Whether the node would begin if there was room, once others are done, or once something is over that ends by itself or that
+    /// a new leader does not know yet.
+    pub(crate) fn needs_place(&self) -> bool {
+        match self {
+            Self::Finishing
+            | Self::OutsideWindow(_)
+            | Self::WaitingForPool(_)
+            | Self::VersionTooYoung(_) => false,
+            Self::BudgetAllowsNone(_)
+            | Self::AgentSilent(_)
+            | Self::OtherOperator(OtherOperator::Installed) => true,
+            reason => reason.waits_for_turn() && !reason.forbids_download(),
+        }
+    }
+
+    /// Whether the agent downloads nothing ahead meanwhile.
+    pub(crate) fn forbids_download(&self) -> bool {
+        matches!(self.kind(), Standing::QueuedIdle | Standing::HeldIdle)
+    }
+
+    /// Whether an update of the fleet's usual course begins a step with it. Such a word is written at once, and once; others only
+    /// if they last. What lies between two steps lasts milliseconds, or is worth a word because it does not.
+    pub fn begins_step(&self) -> bool {
+        matches!(
+            self,
+            Self::Staging(StagingStep::Downloads(_))
+                | Self::Draining(DrainStep::Evicts)
+                | Self::Rebooting(RebootStep::Claimed)
+                | Self::Monitoring(MonitorStep::InService)
+        )
+    }
+
+    /// Whether an update is under way.
+    pub fn is_moving(&self) -> bool {
+        self.kind() == Standing::Moving
+    }
+
+    /// The status of the condition Progressing.
+    pub fn status(&self) -> ConditionStatus {
+        match self.kind() {
+            Standing::NotKnown => ConditionStatus::Unknown,
+            Standing::Moving | Standing::Next => ConditionStatus::True,
+            Standing::Queued | Standing::QueuedIdle | Standing::Held | Standing::HeldIdle => {
+                ConditionStatus::False
+            }
+        }
+    }
+
+    /// What a person does about it, with commands that can be pasted; empty if nobody has to do anything.
+    pub fn remedy(&self, named: &Named<'_>) -> String {
+        let cause = match self {
+            Self::Aborting(abort) => abort.remedy(),
+            Self::BackingOff => named
+                .failure
+                .and_then(Abort::of_word)
+                .map_or("", Abort::remedy),
+            _ => "",
+        };
+        let named = match self {
+            // It is another version that has to be resumed.
+            Self::VersionHalted(TooManyFailures::NoRoom) => &Named {
+                version: "",
+                ..*named
+            },
+            _ => named,
+        };
+        match (cause, self.advice()) {
+            (cause, "") => cause.to_owned(),
+            ("", advice) => named.put_into(advice),
+            (cause, advice) => format!("{cause}; {}", named.put_into(advice)),
+        }
+    }
+}
+
+/// What a remedy is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Named<'a> {
+    pub node: &'a str,
+    /// The pool that steers the node; empty if none does.
+    pub pool: &'a str,
+    /// The version that the host would update to; empty if there is none.
+    pub version: &'a str,
+    /// The operator's namespace.
+    pub namespace: &'a str,
+    /// The word of the node's last failure since its last success.
+    pub failure: Option<&'a str>,
+}
+
+impl Named<'_> {
+    /// The advice with commands about this node. A name that is none is left for people to fill in.
+    fn put_into(&self, advice: &str) -> String {
+        let name = |name: &str, left_open: &str| {
+            let name = if is_object_name(name) {
+                name
+            } else {
+                left_open
+            };
+            name.to_owned()
+        };
+        let namespace = name(self.namespace, "NAMESPACE");
+        let version = if is_version(self.version) {
+            self.version
+        } else {
+            "VERSION"
+        };
+        let advice = advice
+            .replace("{node}", &name(self.node, "NODE"))
+            .replace("{pool}", &name(self.pool, "POOL"))
+            .replace("{version}", version)
+            .replace("{namespace}", &namespace);
+        let commands = advice.split('`').map(|part| {
+            let is_ours = part.starts_with("kubectl brupop ") && namespace != DEFAULT_NAMESPACE;
+            if is_ours {
+                format!("{part} -n {namespace}")
+            } else {
+                part.to_owned()
+            }
+        });
+        commands.collect::<Vec<_>>().join("`")
+    }
+}
+
+/// Whose failure it is that an update is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Blame {
+    /// People or new releases cause it, and nobody has failed.
+    NoFailure,
+    OfNode,
+    /// The node's, because of its pods.
+    OfDrain,
+    /// The version's as well: it was seen on Nodes, which no agent can write.
+    OfVersion,
+}
+
+words! {
+/// Why an update is given up. The texts end a sentence.
+Abort: Blame {
+    "It counts against the version" {
+        FellBack: OfVersion =>
+            "the host came back with a version other than the wanted one",
+            "look at the host's console; if somebody deactivated the image, and the version is halted, run the command that \
+             the fleet's condition Halted ends with";
+        NotReady: OfVersion => "the node was not Ready with the new version", "look at the node";
+    }
+    "The node failed" {
+        StepFailed: OfNode =>
+            "the agent could not complete the step; status.message says why",
+            "repair what status.message of the shadow names";
+        DeadlineExceeded: OfNode =>
+            "the step took longer than it may",
+            "look at the agent's log and the host's network";
+        DrainBlocked: OfDrain =>
+            "a budget allowed none of the disruptions that its drain needs",
+            "scale the workload up, change the budget, or give its pods more time (spec.drain.timeout of the pool)";
+        DrainTimedOut: OfDrain =>
+            "the node could not be emptied in time",
+            "repair what keeps the pod, or give it more time (spec.drain.timeout of the pool)";
+        NodeChangesDenied: OfNode =>
+            "the API server refuses changes of the Node or its shadow",
+            "change the rule or quota, repair the webhook or the field, or remove labels and annotations, as the answer says";
+        NotBottlerocket: OfNode =>
+            "the host came back, and its Node's OS image names no version of Bottlerocket",
+            "look at the host";
+        RebootedByItself: OfNode =>
+            "the host rebooted before its update was ready",
+            "if it happens again, look at the host's console";
+    }
+    "Nobody failed" {
+        CannotDrain: NoFailure =>
+            "pods appeared that make the drain impossible",
+            "delete the pod, remove its finalizer, or repair what is named";
+        NoInPlaceUpdates: NoFailure =>
+            "the host's image has no in-place updates",
+            "replace the node to update it, and remove its label";
+        VersionHalted: NoFailure =>
+            "too many other nodes failed to reach the version",
+            "see the fleet's condition Halted";
+        OtherTarget: NoFailure => "the host would now update to another version, or to none";
+        NodePaused: NoFailure => "a person paused this node";
+        NotLabelled: NoFailure => "the node lost its opt-in label";
+        PoolClosed: NoFailure =>
+            "before the node was cordoned, its pool or the fleet no longer allowed the update, or another node of the control \
+             plane went out of service; its image is kept";
+    }
+}}
+
+impl fmt::Display for Abort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message())
+    }
+}
+
+impl Abort {
+    /// What a person does about it; empty if nobody has to do anything.
+    pub fn remedy(self) -> &'static str {
+        self.advice()
+    }
+
+    /// Why an update was given up, as a message tells it that names the word in brackets.
+    pub fn told_by(message: &str) -> Option<Self> {
+        let (_, rest) = message.split_once("given up (")?;
+        Self::of_word(rest.split_once(')')?.0)
+    }
+
+    /// Whether it counts as a failure of the node, so that the node backs off. A reboot that nobody granted does: otherwise a
+    /// host that crashes whenever it stages would do so every minute.
+    pub fn is_failure(self) -> bool {
+        self.kind() != Blame::NoFailure
+    }
+
+    /// Whether the failure of this reason is one of a drain.
+    pub fn is_of_drain(reason: &str) -> bool {
+        Self::of_word(reason).is_some_and(|it| it.kind() == Blame::OfDrain)
+    }
+
+    /// Whether the failure of this reason counts against a version.
+    pub fn is_corroborated(reason: &str) -> bool {
+        Self::of_word(reason).is_some_and(|it| it.kind() == Blame::OfVersion)
+    }
+}
+
+/// What a word does not tell.
+trait Detail {
+    const UNKNOWN: Self;
+}
+
+impl Detail for &str {
+    const UNKNOWN: Self = "…";
+}
+
+impl Detail for Until {
+    const UNKNOWN: Self = Self::Unknown;
+}
+
+impl Detail for FirstPool<'_> {
+    const UNKNOWN: Self = Self {
+        pool: "…",
+        standing: FirstPoolStanding::NotDone,
+    };
+}
+
+impl Detail for Contenders<'_> {
+    const UNKNOWN: Self = Self("…", "…");
+}
+
+impl Detail for UsedUp<'_> {
+    const UNKNOWN: Self = Self {
+        node: "…",
+        limit: LimitScope::DefaultPool,
+    };
+}
+
+impl Detail for Missing<'_> {
+    const UNKNOWN: Self = Self::AtLeast;
+}
+
+impl Detail for Abort {
+    const UNKNOWN: Self = Self::StepFailed;
+}
+
+/// An enum of details, each with its part of the sentence. The first one is told by its word alone.
+macro_rules! details {
+    ($(#[$about:meta])* $name:ident $(<$life:lifetime>)? { $first:ident $(($known:ident: $type:ty))? => $told:literal, $($variant:ident $(($field:ident: $of:ty))? => $text:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[allow(clippy::doc_markdown, reason = "the docs are what people are told")]
+        pub enum $name $(<$life>)? {
+            #[doc = $told]
+            $first $(($type))?,
+            $(#[doc = $text] $variant $(($of))?,)*
+        }
+
+        impl $(<$life>)? Detail for $name $(<$life>)? {
+            const UNKNOWN: Self = Self::$first $((<$type as Detail>::UNKNOWN))?;
+        }
+
+        impl $(<$life>)? fmt::Display for $name $(<$life>)? {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    Self::$first $(($known))? => write!(f, $told),
+                    $(Self::$variant $(($field))? => write!(f, $text),)*
+                }
+            }
+        }
+    };
+}
+
+details! {
+/// How far the host is with the download of an update.
+StagingStep<'a> {
+    Downloads(version: &'a str) => "the host is downloading and activating {version}",
+    Begins(version: &'a str) => "the update to {version} begins: the agent on this node has not taken it up yet",
+}}
+
+details! {
+/// How far a node is on its way out of service.
+DrainStep {
+    Evicts => "pods are being evicted from the node",
+    LeavesLoadBalancers => "the node is excluded from load balancers and waits",
+    Cordons => "the node is being cordoned",
+    DetachesVolumes => "the node is empty; its reboot waits until its volumes are detached (status.volumesInUse), for at most two minutes",
+}}
+
+details! {
+/// How far a reboot is.
+RebootStep {
+    Claimed => "the host is rebooting",
+    Granted => "the node is drained; the agent has not claimed the reboot yet",
+}}
+
+details! {
+/// How far a node is on its way back into service.
+MonitorStep {
+    InService => "the node runs the new version, and is being monitored",
+    Returns => "the node is being put back into service",
+}}
+
+details! {
+/// What a node that could begin waits for.
+Turn {
+    NoSlot => "waiting for a free slot",
+    ChecksPods => "its turn; its pods are being checked",
+}}
+
+details! {
+/// How a Node went.
+Gone {
+    Deleted => "deleted",
+    Replaced => "recreated; it gets a new shadow",
+}}
+
+details! {
+/// How an agent is silent.
+Silence {
+    NoPod => "no pod of the agent on this node is Ready",
+    NoReport => "the agent has not reported since the node booted",
+}}
+
+details! {
+/// What is halted.
+TooManyFailures<'a> {
+    Version(version: &'a str) => "too many nodes failed to reach {version} (status.versions of the fleet), so no further one is updated to it",
+    NoRoom => "status.versions of the fleet has no room: 64 versions and variants are halted, in a slot, or wanted by nodes",
+}}
+
+details! {
+/// What another operator does to a node.
+OtherOperator {
+    Installed => "another operator may update these nodes, too",
+    LeftUpdate => "another operator began an update of this node",
+}}
+
+/// A version that a host is not offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Missing<'a> {
+    /// One that this node runs, which has the same variant.
+    #[error("{version}, which {node} runs")]
+    RunBy { version: &'a str, node: &'a str },
+    #[error("a version that its pool asks for (spec.versions.atLeast)")]
+    AtLeast,
+}
+
+/// Two pools that select a node with the same priority, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("{0} and {1}")]
+pub struct Contenders<'a>(pub &'a str, pub &'a str);
+
+/// A limit that nodes without a slot use up, and one of these nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("{node}, use up the {limit}")]
+pub struct UsedUp<'a> {
+    pub node: &'a str,
+    pub limit: LimitScope,
+}
+
+/// Who sets a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum LimitScope {
+    #[error("limit of this pool (spec.maxUnavailable)")]
+    Pool,
+    #[error("limit (MAX_CONCURRENT_UPDATE)")]
+    DefaultPool,
+    #[error("limit of the fleet (spec.maxUnavailable)")]
+    Fleet,
+}
+
+impl fmt::Display for FirstPool<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pool, standing } = self;
+        write!(f, "{pool} goes first (spec.dependsOn)")?;
+        match standing {
+            FirstPoolStanding::Missing => {
+                f.write_str(", and there is no BottlerocketPool of this name")
+            }
+            FirstPoolStanding::NotDone => f.write_str(": it is not done with this version"),
+            FirstPoolStanding::Behind(node) => write!(
+                f,
+                ": it is not done with this version: its node {node} runs an older version and does not want this one; its wave \
+                 may not have come (settings.updates.ignore-waves)"
+            ),
+            FirstPoolStanding::Soaking(until) => {
+                let until = until.round(Unit::Second).unwrap_or(*until);
+                write!(f, ": it is done with this version, and soaks until {until}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Until {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("at an unknown time"),
+            Self::Never => f.write_str("never again"),
+            Self::At(at) => write!(f, "at {at}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deadlines::given_up_text;
+    use crate::tests::world::at;
+    use brupop_api::conditions::REASONS_AGAINST_PREFETCH;
+
+    /// A new leader reads from the condition why an update was given up, whether that was the last word or the back-off is.
+    #[test]
+    fn messages_tell_why_an_update_was_given_up() {
+        for word in Abort::WORDS {
+            let why = Abort::of_word(word).unwrap();
+            let aborting = Reason::Aborting(why).message();
+            let told = format!("({why:?}): {why}");
+            let waits = given_up_text("1.20.0", Some(&told), at("2026-11-21T04:00:00Z")).unwrap();
+            let waits = format!("{}; {waits}", Reason::BackingOff.message());
+            assert_eq!(
+                [Abort::told_by(&aborting), Abort::told_by(&waits)],
+                [Some(why); 2]
+            );
+        }
+        let nobody_knows = given_up_text("1.20.0", None, at("2026-11-21T04:00:00Z")).unwrap();
+        assert_eq!(
+            [Abort::told_by(&nobody_knows), Abort::told_by("")],
+            [None; 2]
+        );
+    }
+
+    /// Agents read words, and have a list of their own of those that keep them from downloading.
+    #[test]
+    fn agents_know_each_word_against_prefetching() {
+        let mut words: Vec<_> = Reason::WORDS
+            .iter()
+            .filter(|word| Reason::of_word(word).is_some_and(|it| it.forbids_download()))
+            .copied()
+            .collect();
+        let mut known = REASONS_AGAINST_PREFETCH.to_vec();
+        words.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(words, known);
+    }
+
+    #[test]
+    fn remedies_name_the_node_its_pool_and_the_namespace() {
+        let named = Named {
+            node: "node-0",
+            pool: "web",
+            version: "1.20.0",
+            namespace: "ns",
+            failure: Some("NotReady"),
+        };
+        let remedy = |word: &str, named| Reason::of_word(word).unwrap().remedy(named);
+        for (word, command) in [
+            (
+                "NodePaused",
+                "resume it: `kubectl brupop resume node-0 -n ns`",
+            ),
+            (
+                "PoolPaused",
+                "resume it: `kubectl brupop resume --pool web -n ns`",
+            ),
+            (
+                "VersionHalted",
+                "resume the version: `kubectl brupop resume --version 1.20.0 -n ns`",
+            ),
+            (
+                "RebootOverdue",
+                "delete its Node: `kubectl delete node node-0`",
+            ),
+            ("BackingOff", "look at the node; "),
+            ("Staging", ""),
+        ] {
+            assert!(remedy(word, &named).contains(command), "{word}");
+        }
+        assert_eq!(remedy("Staging", &named), "");
+        let no_room = Reason::VersionHalted(TooManyFailures::NoRoom).remedy(&named);
+        assert!(no_room.contains("--version VERSION"), "{no_room}");
+        let foreign = Named {
+            node: "$(id)",
+            namespace: DEFAULT_NAMESPACE,
+            ..named
+        };
+        assert_eq!(
+            remedy("NodePaused", &foreign),
+            "resume it: `kubectl brupop resume NODE`"
+        );
+    }
+
+    /// A condition's message has 1,024 bytes, and a remedy is never cut.
+    #[test]
+    fn remedies_are_short_sentences_of_their_own() {
+        let (node, namespace) = ("n".repeat(249), "s".repeat(63));
+        let named = Named {
+            node: &node,
+            pool: &node,
+            version: "1.20.0",
+            namespace: &namespace,
+            failure: Some("FellBack"),
+        };
+        for word in Reason::WORDS {
+            let remedy = Reason::of_word(word).unwrap().remedy(&named);
+            let commands = remedy.matches('`').count();
+            assert!(remedy.len() < 700 && commands.is_multiple_of(2), "{remedy}");
+            assert!(
+                !remedy.ends_with('.') && !remedy.contains(['{', '}']) && !remedy.contains("  "),
+                "{remedy}"
+            );
+        }
     }
 }

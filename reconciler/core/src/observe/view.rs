@@ -6,7 +6,7 @@ use brupop_api::{BottlerocketShadow, Marker};
 use kube::ResourceExt as _;
 
 use crate::cluster::NodeRecord;
-use crate::deadlines::{Clock, Gated, Times};
+use crate::deadlines::{Clock, NodeTimes};
 use crate::drain::Obstacle;
 use crate::facts::{NodeView, Owner, PodFacts, PoolFacts};
 use crate::leader::RulesByOwner;
@@ -71,16 +71,16 @@ impl<'a> Observer<'a> {
         let marker = node.and_then(NodeFacts::marker);
         let rules = self.rules.of(known_owner);
         let steps = &rules.durations;
-        let clock = &mut self.clock;
-        let times = Times::of(
-            clock,
+        let times = NodeTimes {
+            durations: self.durations,
+            steps,
             record,
             marker,
-            shadow.as_ref(),
+            shadow: shadow.as_ref(),
             slot,
-            (self.durations, steps),
-        )
-        .gated(pool.map_or(Gated::No, |pool| Gated::of(self.pools.get(pool))));
+            pool: pool.and_then(|pool| self.pools.get(pool)),
+        };
+        let time = self.clock.facts(&times);
         let watched = marker.filter(|_| !steps.workloads.is_zero());
         let view = NodeView {
             shadow_name: name,
@@ -99,7 +99,7 @@ impl<'a> Observer<'a> {
             evicted: evicted(led, watched),
             busy_zone: None,
             busy_control_plane: None,
-            time: self.clock.facts(&times),
+            time,
         };
         (view, unreadable)
     }
