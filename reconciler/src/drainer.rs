@@ -19,7 +19,7 @@ use crate::watches::{PodWatches, WantedPods, Watches};
 use crate::workloads::WorkloadReads;
 use brupop_core::cluster::Cluster;
 use brupop_core::drain::{self, DrainPlan, LOOKS_AT_ONCE, PodKey};
-use brupop_core::leader::{LeaderState, RulesByOwner};
+use brupop_core::leader::LeaderState;
 use brupop_core::policy::Policy;
 use look::{Basis, Look, NodeDrain, NodePods};
 use passed_over::PassedOver;
@@ -136,7 +136,6 @@ impl Drainer {
         let mut changed = watched.has_dropped();
         let known = watched.known();
         node_pods.retain(|name, _| known.contains_key(name));
-        let rules = RulesByOwner::new(cluster, around.policy);
         let mut cost = 0;
         for (name, pods) in after(&known, &looked_at.clone()) {
             let record = cluster.records.get(name);
@@ -144,7 +143,10 @@ impl Drainer {
             let from = Basis::of(
                 record,
                 revisions,
-                (rules.of(cluster.owner(name)), leader.may_force),
+                (
+                    cluster.rules(cluster.owner(name), around.policy),
+                    leader.may_force,
+                ),
                 (&leader.ahead, around.time),
             );
             let before = node_pods.get(name);

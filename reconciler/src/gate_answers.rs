@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use brupop_api::printable::printable;
-use brupop_core::gates::answer::GateAnswer;
+use brupop_core::gates::GateAnswer;
 use brupop_core::gates::{self, Gates};
 use brupop_core::rules::{GateQuery, GateState, PoolGate};
 use brupop_core::status::NoAnswer;

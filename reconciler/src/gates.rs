@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use brupop_core::gates::answer::{self, ANSWER_MAX, GateAnswer, GateAnswerError};
+use brupop_core::gates::{ANSWER_MAX, GateAnswer, GateAnswerError, read_answer, refusal};
 use brupop_core::rules::GateQuery;
 use brupop_runtime::client;
 use brupop_runtime::errors::describe;
@@ -185,11 +185,11 @@ impl Source {
                 }
             });
         if refuses {
-            let why = body.ok().and_then(|body| answer::refusal(&body.to_bytes()));
+            let why = body.ok().and_then(|body| refusal(&body.to_bytes()));
             let why = why.unwrap_or_else(|| format!("HTTP status {status}"));
             return Err(AskError::Refused { field, why });
         }
-        Ok(answer::read(&body?.to_bytes())?)
+        Ok(read_answer(&body?.to_bytes())?)
     }
 }
 

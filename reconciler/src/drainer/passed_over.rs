@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use brupop_core::cluster::Cluster;
 use brupop_core::drain::Obstacle;
-use brupop_core::leader::RulesByOwner;
 
 use super::look::NodeDrain;
 use super::{Around, Drainer};
@@ -113,7 +112,6 @@ impl Drainer {
             let passed_over = passed_over.entry(name.clone()).or_insert(new);
             (passed_over.obstacle, passed_over.seen) = (obstacle, now);
         }
-        let rules = RulesByOwner::new(cluster, around.policy);
         let drained = cluster
             .records
             .iter()
@@ -122,7 +120,8 @@ impl Drainer {
         let mut obstacles = BTreeMap::new();
         passed_over.retain(|name, passed_over| {
             let owner = cluster.owner(name);
-            let patience = Duration::try_from(rules.of(owner).durations.drain).unwrap_or_default();
+            let patience = Duration::try_from(cluster.rules(owner, around.policy).durations.drain)
+                .unwrap_or_default();
             passed_over.wait(drained.contains(&owner), patience, now, wake);
             let obstacle = passed_over
                 .obstacle(node_pods.contains_key(name), now, wake)

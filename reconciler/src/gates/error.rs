@@ -2,7 +2,7 @@
 
 use std::io;
 
-use brupop_core::gates::answer::GateAnswerError;
+use brupop_core::gates::GateAnswerError;
 use http::StatusCode;
 
 use super::TIMEOUT;
