@@ -105,8 +105,11 @@ impl Requests {
         (all, until)
     }
 
-    /// Forgets nodes, shadows and pools that are gone.
+    /// Forgets nodes, shadows and pools that are gone, once there are more objects than there can be.
     pub(crate) fn prune(&mut self, cluster: &Cluster) {
+        if self.objects.len() <= 3 * cluster.records.len() + cluster.pools.len() + 2 {
+            return;
+        }
         self.objects.retain(|object, sent| {
             let exists = match object {
                 Object::Ledger | Object::FleetStatus => true,
@@ -228,7 +231,7 @@ impl Reconciler {
             .due(cluster.version(object));
         let is_due = due.is_some_and(|due| due <= now);
         if !is_due {
-            wake.by_if(due);
+            wake.by(due);
         }
         is_due
     }

@@ -5,7 +5,6 @@
 //! The `DaemonSet` of upstream's operator has the name of ours and is replaced when ours is applied; its Deployments are not.
 
 use std::collections::BTreeSet;
-use std::pin::pin;
 use std::time::Duration;
 
 use brupop_api::item::IdentityOnly;
@@ -13,26 +12,29 @@ use brupop_api::names;
 use brupop_api::names::admission_check::{NODE_ANNOTATION, WEBHOOK_RULE};
 use brupop_api::{BottlerocketShadow, Item};
 use brupop_runtime::errors::{describe, status_message};
-use futures::{Stream, StreamExt as _, stream};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use kube::core::Status;
-use kube::{Client, Error};
-use serde_json::json;
+use kube::core::request::Error as RequestError;
+use kube::core::{Request as HttpRequest, Status};
+use kube::{Client, Error, Resource as _};
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
 
 use crate::pass::Wake;
 
 /// What a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// Whether it is as it must be. `Err` says in a sentence what was found instead.
-    pub holds: Result<(), String>,
-    /// It says too little, so the finding before stays valid for a while.
-    pub is_unknown: bool,
+pub enum Finding {
+    /// It is as it must be.
+    Holds,
+    /// It is not. Says in a sentence what was found instead.
+    Fails(String),
+    /// There is no answer that says more, so the finding before stays valid for a while. Says why.
+    Unknown(String),
 }
 
 /// Wait after a check that failed; doubled with each further one, up to the interval.
@@ -88,31 +90,27 @@ impl Check {
     /// A check ended. Returns whether the result differs from the one before.
     pub fn found(&mut self, finding: Finding, now: Duration) -> bool {
         self.called = false;
-        let Finding {
-            holds: result,
-            is_unknown,
-        } = finding;
+        let is_unknown = matches!(finding, Finding::Unknown(_));
         self.answered |= !is_unknown;
-        let proven = result.is_ok();
-        let wait = if proven {
-            self.interval
-        } else {
-            self.retry.min(self.interval)
+        let result = match finding {
+            Finding::Holds => Ok(()),
+            Finding::Fails(why) | Finding::Unknown(why) => Err(why),
         };
-        self.retry = if proven {
-            FIRST_RETRY
+        if result.is_ok() {
+            (self.next, self.retry) = (now + self.interval, FIRST_RETRY);
         } else {
-            self.retry.saturating_mul(2).min(self.interval)
-        };
-        self.next = now + wait;
+            self.next = now + self.retry.min(self.interval);
+            self.retry = self.retry.saturating_mul(2).min(self.interval);
+        }
         if let Some((Ok(()), at)) = &self.found
             && is_unknown
             && now < *at + self.interval * STANDS_FOR
         {
             return false;
         }
-        let before = self.found.replace((result, now));
-        before.map(|(result, _)| result) != self.found.as_ref().map(|(result, _)| result.clone())
+        let is_news = self.found.as_ref().map(|(before, _)| before) != Some(&result);
+        self.found = Some((result, now));
+        is_news
     }
 
     /// Something else showed that it does not hold, while no check can be made: before the first, or when one has been due for
@@ -169,25 +167,21 @@ pub async fn look_for_other_operator(client: Client, namespace: String) -> Findi
             }
         }
     }
-    other_operator(&found, unknown.as_deref())
+    other_operator(&found, unknown)
 }
 
 /// What these Deployments of upstream's operator mean, and an answer that is missing (`unknown` says why).
-fn other_operator(found: &[String], unknown: Option<&str>) -> Finding {
-    let holds = match (found, unknown) {
-        ([], None) => Ok(()),
-        ([], Some(why)) => Err(format!(
+fn other_operator(found: &[String], unknown: Option<String>) -> Finding {
+    match (found, unknown) {
+        ([], None) => Finding::Holds,
+        ([], Some(why)) => Finding::Unknown(format!(
             "it is not known whether upstream's operator is installed, too: {why}"
         )),
-        (found, _) => Err(format!(
+        (found, _) => Finding::Fails(format!(
             "upstream's operator is installed, too (Deployments {}), and two operators would reboot the same nodes: take \
              one of them away, as docs/migrating.md says",
             found.join(", ")
         )),
-    };
-    Finding {
-        holds,
-        is_unknown: found.is_empty() && unknown.is_some(),
     }
 }
 
@@ -207,14 +201,11 @@ pub async fn ask_for_force(client: Client) -> Finding {
     };
     let reviews = Api::<SelfSubjectAccessReview>::all(client);
     let answer = reviews.create(&PostParams::default(), &review).await;
-    let is_unknown = answer.is_err();
-    let allowed = answer.map(|review| review.status.is_some_and(|status| status.allowed));
-    let holds = match allowed {
-        Ok(true) => Ok(()),
-        Ok(false) => Err("the reconciler may not delete pods".to_owned()),
-        Err(error) => Err(describe(&error)),
-    };
-    Finding { holds, is_unknown }
+    match answer.map(|review| review.status.is_some_and(|status| status.allowed)) {
+        Ok(true) => Finding::Holds,
+        Ok(false) => Finding::Fails("the reconciler may not delete pods".to_owned()),
+        Err(error) => Finding::Unknown(describe(&error)),
+    }
 }
 
 /// The most objects on which the writes are tried, as long as the answers say nothing about our rules.
@@ -252,30 +243,24 @@ fn admission([webhook, shadow, node]: [&Met; 3]) -> Finding {
         Met::Else(what) => Some(format!("{rule} did not refuse the dry run: {what}")),
         Met::Nothing(why) => Some(format!("it is not known whether {rule} is enforced: {why}")),
     };
+    let policy_for = |kind| format!("the ValidatingAdmissionPolicy of the reconciler, for {kind},");
     let missing = [
         sentence("the validating webhook", webhook),
-        sentence(
-            "the ValidatingAdmissionPolicy of the reconciler, for shadows,",
-            shadow,
-        ),
-        sentence(
-            "the ValidatingAdmissionPolicy of the reconciler, for Nodes,",
-            node,
-        ),
+        sentence(&policy_for("shadows"), shadow),
+        sentence(&policy_for("Nodes"), node),
     ];
     let missing: Vec<String> = missing.into_iter().flatten().collect();
     let all = [webhook, shadow, node];
-    Finding {
-        holds: if missing.is_empty() {
-            Ok(())
-        } else {
-            Err(missing.join("; "))
-        },
+    if missing.is_empty() {
+        Finding::Holds
+    } else if all
+        .iter()
+        .any(|met| matches!(met, Met::Else(_) | Met::Nobody))
+    {
+        Finding::Fails(missing.join("; "))
+    } else {
         // An answer is missing, while the others show no rule to be out of force.
-        is_unknown: all.iter().any(|met| matches!(met, Met::Nothing(_)))
-            && !all
-                .iter()
-                .any(|met| matches!(met, Met::Else(_) | Met::Nobody)),
+        Finding::Unknown(missing.join("; "))
     }
 }
 
@@ -283,36 +268,59 @@ fn admission([webhook, shadow, node]: [&Met; 3]) -> Finding {
 /// about our rules. An object may be such that no write of it gets as far as them: a stolen node sees to that for its own. It
 /// could also hold what a write sets, which would then change nothing; so that is a number that nobody foresees.
 pub async fn try_out_admission(client: Client, namespace: String, nodes: Vec<String>) -> Finding {
-    let params = PatchParams {
-        dry_run: true,
-        ..PatchParams::default()
-    };
-    let nothing = Patch::Merge(json!({"status": {}}));
     let value = format!("refuse {:016x}", fastrand::u64(..));
-    let message = Patch::Merge(json!({"status": {"message": value}}));
-    let annotation = Patch::Merge(json!({"metadata": {"annotations": {NODE_ANNOTATION: value}}}));
-    let shadows =
-        Api::<Item<IdentityOnly<BottlerocketShadow>>>::namespaced(client.clone(), &namespace);
-    let nodes_api = Api::<Item<IdentityOnly<Node>>>::all(client);
-    let (shadows, nodes_api, params, annotation) = (&shadows, &nodes_api, &params, &annotation);
-    let of_shadows = |body, ours: fn(&str) -> bool| {
-        stream::iter(nodes.clone()).then(move |node| async move {
-            let answer = shadows
-                .patch_status(&names::shadow_name(&node), params, body)
-                .await;
-            met(answer.map(drop), ours)
-        })
+    let nothing = json!({"status": {}});
+    let message = json!({"status": {"message": value}});
+    let annotation = json!({"metadata": {"annotations": {NODE_ANNOTATION: value}}});
+    let (shadows, all) = (
+        BottlerocketShadow::url_path(&(), Some(&namespace)),
+        Node::url_path(&(), None),
+    );
+    let on_shadow = |body: Value| {
+        let shadows = HttpRequest::new(shadows.clone());
+        let body = Patch::Merge(body);
+        move |node: &str| {
+            shadows.patch_subresource("status", &names::shadow_name(node), &dry_run(), &body)
+        }
     };
-    let of_nodes = stream::iter(nodes.clone()).then(|node| async move {
-        let answer = nodes_api.patch(&node, params, annotation).await;
-        met(answer.map(drop), is_our_policy)
-    });
+    let all = HttpRequest::new(all);
+    let annotation = Patch::Merge(annotation);
+    let on_node = |node: &str| all.patch(node, &dry_run(), &annotation);
     let (webhook, shadow, node) = tokio::join!(
-        first_conclusive(of_shadows(&nothing, is_our_webhook)),
-        first_conclusive(of_shadows(&message, is_our_policy)),
-        first_conclusive(of_nodes),
+        probe(&client, &nodes, on_shadow(nothing), is_our_webhook),
+        probe(&client, &nodes, on_shadow(message), is_our_policy),
+        probe(&client, &nodes, on_node, is_our_policy),
     );
     admission([&webhook, &shadow, &node])
+}
+
+fn dry_run() -> PatchParams {
+    PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    }
+}
+
+/// Makes this write on one node after the other. Returns the first answer that is our rule's refusal, or that shows it not to be in
+/// force; else the first of the others, for those after it are most likely the same.
+async fn probe(
+    client: &Client,
+    nodes: &[String],
+    write: impl Fn(&str) -> Result<http::Request<Vec<u8>>, RequestError>,
+    is_ours: fn(&str) -> bool,
+) -> Met {
+    let mut other = None;
+    for node in nodes {
+        let answer = match write(node) {
+            Ok(request) => client.request::<IgnoredAny>(request).await.map(drop),
+            Err(error) => Err(Error::BuildRequest(error)),
+        };
+        match met(answer, is_ours) {
+            met @ (Met::Refusal | Met::Nobody) => return met,
+            met => drop(other.get_or_insert(met)),
+        }
+    }
+    other.unwrap_or_else(|| Met::Nothing("there is no node for the dry runs".to_owned()))
 }
 
 /// Nodes to try the writes on: a few, from all over the list, and others each time.
@@ -321,19 +329,6 @@ pub fn spread(nodes: &[&str], number: usize) -> Vec<String> {
     (0..tried)
         .map(|nth| nodes[(number + nth * nodes.len() / tried) % nodes.len()].to_owned())
         .collect()
-}
-
-/// The first answer that is our rule's refusal, or that shows it not to be in force; else the first of the others, for
-/// those after it are most likely the same.
-async fn first_conclusive(answers: impl Stream<Item = Met>) -> Met {
-    let (mut answers, mut other) = (pin!(answers), None);
-    while let Some(answer) = answers.next().await {
-        match answer {
-            met @ (Met::Refusal | Met::Nobody) => return met,
-            met => drop(other.get_or_insert(met)),
-        }
-    }
-    other.unwrap_or_else(|| Met::Nothing("there is no node for the dry runs".to_owned()))
 }
 
 /// `admission webhook "<name>" denied the request: <rule> (<field>): …`

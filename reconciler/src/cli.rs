@@ -137,36 +137,24 @@ impl Settings {
             self.scheduler_window_duration,
         )
         .map_err(|why| format!("SCHEDULER_CRON_EXPRESSION \"{expression}\": {why}"))?;
-        Ok(Policy {
-            default_pool: Rules::of_settings(
-                self.max_concurrent_update,
-                windows,
-                self.step_durations(),
-            ),
-            durations: self.durations(),
-            auto_label: self.auto_label,
-        })
-    }
-
-    fn step_durations(&self) -> StepDurations {
-        StepDurations {
+        let step_durations = StepDurations {
             exclusion: duration(self.exclude_from_lb_wait_time_in_sec),
             drain: duration(self.drain_deadline_seconds),
             verify: duration(self.soak_seconds),
             workloads: duration(self.workloads_deadline_seconds),
-        }
-    }
-
-    fn durations(&self) -> Durations {
-        let of = duration;
-        Durations {
-            stage: of(self.stage_deadline_seconds),
-            reboot: of(self.reboot_deadline_seconds),
-            settle: of(self.settle_deadline_seconds),
-            back_off_base: of(self.back_off_base_seconds),
-            min_node_age: of(self.min_node_age_seconds),
-            others_cordon: of(self.cordoned_by_others_seconds),
-        }
+        };
+        Ok(Policy {
+            default_pool: Rules::of_settings(self.max_concurrent_update, windows, step_durations),
+            durations: Durations {
+                stage: duration(self.stage_deadline_seconds),
+                reboot: duration(self.reboot_deadline_seconds),
+                settle: duration(self.settle_deadline_seconds),
+                back_off_base: duration(self.back_off_base_seconds),
+                min_node_age: duration(self.min_node_age_seconds),
+                others_cordon: duration(self.cordoned_by_others_seconds),
+            },
+            auto_label: self.auto_label,
+        })
     }
 }
 

@@ -1,53 +1,94 @@
-//! Which nodes' pods are watched, and what follows from their pods: what a drain has to do, and what no drain gets
-//! past.
-
-mod look;
-mod passed_over;
-mod wanted;
+//! Which nodes' pods are watched, what a drain of them has to do, and which nodes are passed over because of their pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brupop_api::facts::ShadowFacts;
+use brupop_api::{Item, Marker, State, names};
+use brupop_core::cluster::{Cluster, NodeRecord};
+use brupop_core::deadlines::DrainTime;
+use brupop_core::drain::{
+    self, Arrivals, DrainAction, DrainPlan, LATE, LOOKS_AT_ONCE, Obstacle, PodKey, drain_action,
+    next_overdue,
+};
+use brupop_core::leader::{LeaderState, RulesByOwner};
+use brupop_core::objects::{Budget, PodItem, is_operator_pod};
+use brupop_core::policy::Policy;
+use brupop_core::rules::Rules;
 use jiff::Timestamp;
 
 use crate::evict::Evictions;
-use crate::pass::Wake;
-use crate::requests::ApiServer;
-use crate::watches::{PodWatches, WantedPods, Watches};
+use crate::pass::{Wake, until};
+use crate::pods::{For, PodWatches, WantedPods};
+use crate::run::Reconciler;
 use crate::workloads::WorkloadReads;
-use brupop_core::cluster::Cluster;
-use brupop_core::drain::{self, DrainPlan, LOOKS_AT_ONCE, PodKey};
-use brupop_core::leader::LeaderState;
-use brupop_core::policy::Policy;
-use look::{Basis, Look, NodeDrain, NodePods};
-use passed_over::PassedOver;
+
+/// A node is passed over for this long after its pods were last looked at, if there are too many such nodes, or too many pods,
+/// to watch all.
+const PASSED_OVER: Duration = Duration::from_mins(5);
 
 /// Knows the pods of the nodes that are emptied, or will be soon, and what was tried with them.
 #[derive(Default)]
 pub(crate) struct Drainer {
-    pods: PodWatches,
+    watched: PodWatches,
     pub(crate) workloads: WorkloadReads,
+    pub(crate) evictions: Evictions,
     /// Shadows of the nodes that start next, or will: their pods are looked at before that.
     preflight: BTreeSet<String>,
-    /// What follows from the pods of nodes, by name of the shadow.
-    node_pods: BTreeMap<String, NodePods>,
+    /// What the pods of nodes mean, by name of the shadow.
+    looks: BTreeMap<String, Look>,
     /// The node whose pods were looked at last: the one after it is next, so that each has its turn.
     looked_at: String,
     /// Nodes that are passed over because of their pods, by name of the shadow.
     passed_over: BTreeMap<String, PassedOver>,
-    pub(crate) evictions: Evictions,
 }
 
-/// What a look at pods needs to know beside them.
-pub(crate) struct Around<'a> {
-    pub(crate) api: &'a ApiServer,
-    pub(crate) watches: &'a Watches,
-    pub(crate) policy: &'a Policy,
+/// The moment of a look at pods, on both clocks.
+#[derive(Clone, Copy)]
+pub(crate) struct Moment {
     pub(crate) now: Duration,
-    /// The time at `now`.
     pub(crate) time: Timestamp,
+}
+
+/// What follows from the pods of a node. It is computed again only when something changes from which it follows.
+struct Look {
+    from: Basis,
+    /// When time alone changes it.
+    until: Option<Duration>,
+    /// What a drain has to do.
+    plan: Arc<DrainPlan>,
+    /// What stands in its way.
+    obstacle: Option<Obstacle>,
+    /// The pods (UIDs) that a budget blocked when the drain began.
+    first: BTreeSet<String>,
+    /// The pods that came during the drain, if it has begun.
+    arrivals: Option<Arrivals>,
+}
+
+/// From what it follows.
+#[derive(PartialEq, Eq)]
+struct Basis {
+    /// Of pods and budgets.
+    revisions: [u64; 2],
+    marker: Option<Marker>,
+    time: DrainTime,
+    /// Whether the node's drain respects pods that ask not to be disrupted.
+    respects: bool,
+    /// Whether pods that are left at the drain's deadline are deleted.
+    force: bool,
+}
+
+/// Why a node is passed over.
+struct PassedOver {
+    obstacle: Obstacle,
+    /// For how long it has waited for budgets, while no other node of its pool was drained.
+    waited: Duration,
+    /// Since when it does so, if it does now.
+    waits_since: Option<Duration>,
+    /// When its pods were last looked at.
+    seen: Duration,
 }
 
 impl Drainer {
@@ -55,42 +96,35 @@ impl Drainer {
     /// known.
     pub(crate) fn watch(
         &mut self,
-        around: &Around<'_>,
+        reconciler: &Reconciler,
         cluster: &mut Cluster,
         leader: &LeaderState,
+        moment: Moment,
         wake: &mut Wake,
     ) {
-        let &Around {
-            api, watches, now, ..
-        } = around;
-        self.note_dropped(self.pods.take_dropped(), now);
-        let wanted = self.wanted(cluster).into_iter();
-        let begun = |shadow| {
-            cluster
-                .records
-                .get(shadow)?
-                .marker()?
-                .drain_started_at
-                .as_deref()
-        };
-        let wanted = wanted.map(|(_, shadow, node)| WantedPods {
-            shadow,
-            node,
-            drain: begun(shadow),
-        });
-        self.pods.want(&api.client, watches, wanted, now);
-        self.look_at_pods(around, cluster, leader);
-        let (mut drains, mut scales) =
-            (self.drains(around, cluster, wake), self.workloads.scales());
-        let mut obstacles = self.obstacles(around, cluster, wake);
-        self.evictions
-            .retain(drains.values().map(|(plan, _)| &**plan));
+        let Moment { now, time } = moment;
+        self.pass_over_too_many(now);
+        let wanted = self.wanted(cluster);
+        let (client, watches) = (&reconciler.api.client, &reconciler.watches);
+        self.watched.want(client, watches, wanted, now);
+        self.look_at_pods(reconciler, cluster, leader, moment);
+        self.looks
+            .retain(|name, _| cluster.records.contains_key(name));
+        let mut obstacles = self.obstacles(&reconciler.policy, cluster, now, wake);
+        let plans = self.looks.values().map(|look| &*look.plan);
+        self.evictions.retain(plans);
         for (name, record) in &mut cluster.records {
-            record.record_drain(drains.remove(name), around.time);
-            record.led.scales = scales.remove(name);
+            let drain = self.looks.get(name).map(|look| {
+                wake.by(look.until);
+                let held_up_by = || self.evictions.held_up_by(&look.plan, time);
+                let begun = look.from.begun();
+                (Arc::clone(&look.plan), begun.and_then(|_| held_up_by()))
+            });
+            record.record_drain(drain, time);
+            record.led.scales = self.workloads.scales(name);
             record.led.obstacle = obstacles.remove(name);
         }
-        for namespace in self.pods.relaxed() {
+        for namespace in self.watched.relaxed() {
             self.evictions.retry(&namespace, now);
         }
     }
@@ -105,7 +139,8 @@ impl Drainer {
 
     /// How many budgets cannot be read.
     pub(crate) fn unreadable_budgets(&self) -> usize {
-        self.pods.unreadable_budgets()
+        let budgets = self.watched.kept().budgets.all();
+        budgets.iter().filter(|budget| budget.body.is_err()).count()
     }
 
     /// The first pod of this drain whose eviction has been refused for long, and why.
@@ -118,102 +153,283 @@ impl Drainer {
     /// come further: then nothing is known. Returns whether anything else follows from pods than before.
     pub(crate) fn look_at_pods(
         &mut self,
-        around: &Around<'_>,
+        reconciler: &Reconciler,
         cluster: &Cluster,
         leader: &LeaderState,
+        moment: Moment,
     ) -> bool {
-        let now = around.now;
-        let Self {
-            pods: watched,
-            node_pods,
-            looked_at,
-            ..
-        } = self;
-        let Some(budgets_revision) = watched.budgets_revision() else {
-            return !std::mem::take(node_pods).is_empty();
+        let Moment { now, time } = moment;
+        let Some(budgets_revision) = self.watched.budgets_revision() else {
+            return !std::mem::take(&mut self.looks).is_empty();
         };
-        let mut budgets = None;
-        let mut changed = watched.has_dropped();
-        let known = watched.known();
-        node_pods.retain(|name, _| known.contains_key(name));
-        let mut cost = 0;
-        for (name, pods) in after(&known, &looked_at.clone()) {
+        let known = self.watched.known();
+        let before = self.looks.len();
+        self.looks.retain(|name, _| known.contains_key(name));
+        let has_too_many = self.watched.kept().pods.too_many().next().is_some();
+        let mut changed = has_too_many || self.looks.len() < before;
+        let rules = RulesByOwner::new(cluster, &reconciler.policy);
+        let (mut budgets, mut cost, namespace) = (None, 0, &reconciler.api.namespace);
+        for (name, revision) in in_turn(&known, &self.looked_at.clone()) {
             let record = cluster.records.get(name);
-            let revisions = [*pods, budgets_revision];
-            let from = Basis::of(
-                record,
-                revisions,
-                (
-                    cluster.rules(cluster.owner(name), around.policy),
-                    leader.may_force,
-                ),
-                (&leader.ahead, around.time),
-            );
-            let before = node_pods.get(name);
-            if before.is_some_and(|it| it.from == from && it.until.is_none_or(|until| now < until))
-            {
+            let rules = rules.of(cluster.owner(name));
+            let revisions = [*revision, budgets_revision];
+            let from = Basis::new(record, revisions, rules, leader, time);
+            let before = self.looks.get(name);
+            let is_over = |look: &Look| look.until.is_some_and(|until| until <= now);
+            if before.is_some_and(|look| look.from == from && !is_over(look)) {
                 continue;
             }
             // The watch lists the pods once it is told that the drain has begun.
-            let is_listed = from.begun() == watched.drain(name);
+            let is_listed = from.begun() == self.watched.drain(name);
             if cost >= LOOKS_AT_ONCE || !is_listed {
                 if is_listed {
-                    around.watches.pods_changed.notify_one();
+                    reconciler.watches.pods_changed.notify_one();
                 }
-                let is_past = before.is_some_and(|before| !before.from.is_as_far_as(&from));
-                changed |= is_past && node_pods.remove(name).is_some();
+                if before.is_some_and(|look| !look.from.is_as_far_as(&from)) {
+                    changed |= self.looks.remove(name).is_some();
+                }
                 continue;
             }
-            looked_at.clone_from(name);
-            let (pods, budgets) = (
-                watched.pods(name),
-                budgets.get_or_insert_with(|| watched.budgets()),
-            );
+            self.looked_at.clone_from(name);
+            let pods = self.watched.kept().pods.of(name);
+            let budgets = budgets.get_or_insert_with(|| self.watched.kept().budgets.all());
             cost += drain::cost(pods.iter().map(AsRef::as_ref), budgets);
-            let look = Look {
-                around,
-                pods: &pods,
-                budgets,
-            };
-            let after = look.at(from, before);
-            changed |= before.is_none_or(|before| before.leads_to() != after.leads_to());
-            node_pods.insert(name.clone(), after);
+            let look = Look::at(&pods, budgets, from, before, moment, namespace);
+            changed |= before.is_none_or(|before| before.leads_to() != look.leads_to());
+            self.looks.insert(name.clone(), look);
         }
         changed
     }
 
-    /// The drains of nodes whose pods are known, and what holds up those that have begun.
-    fn drains(
-        &self,
-        around: &Around<'_>,
-        cluster: &Cluster,
-        wake: &mut Wake,
-    ) -> BTreeMap<String, (Arc<DrainPlan>, Option<String>)> {
-        let mut drains = BTreeMap::new();
-        for (name, found) in self
-            .node_pods
-            .iter()
-            .filter(|(name, _)| cluster.records.contains_key(*name))
-        {
-            if let Some(until) = found.until {
-                wake.by(until);
-            }
-            let NodeDrain { plan, .. } = &found.drain;
-            let held_up_by = || self.evictions.held_up_by(plan, around.time);
-            let held_up_by = found.from.begun().and_then(|_| held_up_by());
-            drains.insert(name.clone(), (Arc::clone(plan), held_up_by));
+    /// The nodes whose pods should be watched, the most important first.
+    fn wanted<'c>(&self, cluster: &'c Cluster) -> Vec<WantedPods<'c>> {
+        let wanted = cluster.records.iter().filter_map(|(name, record)| {
+            let marker = record.marker();
+            Some(WantedPods {
+                what_for: self.wanted_for(cluster, name, record)?,
+                shadow: name,
+                node: names::node_of_shadow(name)?,
+                drain: marker.and_then(|marker| marker.drain_started_at.as_deref()),
+            })
+        });
+        let mut wanted: Vec<_> = wanted.collect();
+        wanted.sort_unstable();
+        wanted
+    }
+
+    fn wanted_for(&self, cluster: &Cluster, name: &str, record: &NodeRecord) -> Option<For> {
+        record.node.as_ref()?;
+        let passed_over = self.passed_over.get(name);
+        if passed_over.is_some_and(|it| it.obstacle == Obstacle::TooManyPods) {
+            return None;
         }
-        drains
+        let shadow = ShadowFacts::of(record.shadow()?)?;
+        let slot = cluster.ledger().and_then(|status| status.slots.get(name));
+        let begins = slot.is_some_and(|slot| Some(slot.attempt) > shadow.spec.attempt);
+        let is_granted = shadow.spec.reboot_granted_boot_id.is_some();
+        match shadow.spec.state {
+            _ if shadow.is_of_other_operator() => None,
+            State::StagedAndPerformedUpdate | State::RebootedIntoUpdate => {
+                match (record.marker(), self.watched.watches(name)) {
+                    _ if is_granted => None,
+                    (Some(_), true) => Some(For::Drain),
+                    (Some(_), false) => Some(For::DrainUnwatched),
+                    (None, _) if shadow.reached() => Some(For::DrainNext),
+                    (None, _) => Some(For::DrainSoon),
+                }
+            }
+            State::Idle if begins => Some(For::DrainSoon),
+            State::Idle if self.preflight.contains(name) => Some(For::Start),
+            // Watched as long as there is room, to see when that changes.
+            State::Idle if passed_over.is_some() => Some(For::Another),
+            State::Idle | State::MonitoringUpdate | State::ErrorReset => None,
+        }
+    }
+
+    /// Passes over the nodes of which no pods are kept, because there are too many of them.
+    fn pass_over_too_many(&mut self, now: Duration) {
+        for name in self.watched.kept().pods.too_many() {
+            let passed_over = PassedOver::new(Obstacle::TooManyPods, now);
+            self.passed_over.insert(name.to_owned(), passed_over);
+        }
+    }
+
+    /// Records which nodes are passed over because of their pods. Returns what stands in the way of their drains.
+    fn obstacles(
+        &mut self,
+        policy: &Policy,
+        cluster: &Cluster,
+        now: Duration,
+        wake: &mut Wake,
+    ) -> BTreeMap<String, Obstacle> {
+        for (name, look) in &self.looks {
+            let Some(obstacle) = look.obstacle.clone() else {
+                self.passed_over.remove(name);
+                continue;
+            };
+            let new = PassedOver::new(Obstacle::TooManyPods, now);
+            let passed_over = self.passed_over.entry(name.clone()).or_insert(new);
+            (passed_over.obstacle, passed_over.seen) = (obstacle, now);
+        }
+        let rules = RulesByOwner::new(cluster, policy);
+        let records = cluster.records.iter();
+        let drained = records.filter(|(_, record)| record.is_being_drained());
+        let drained: BTreeSet<_> = drained.map(|(name, _)| cluster.owner(name)).collect();
+        let mut obstacles = BTreeMap::new();
+        self.passed_over.retain(|name, passed_over| {
+            let owner = cluster.owner(name);
+            let patience = Duration::try_from(rules.of(owner).durations.drain).unwrap_or_default();
+            passed_over.wait(drained.contains(&owner), patience, now, wake);
+            let obstacle = passed_over.obstacle(self.looks.contains_key(name), now, wake);
+            let stands = obstacle.is_some();
+            obstacles.extend(obstacle.map(|obstacle| (name.clone(), obstacle.clone())));
+            cluster.has_shadow(name) && (stands || passed_over.has_clock())
+        });
+        obstacles
     }
 }
 
 /// All of them, and first those after the last one at which was looked.
-fn after<'k>(
+fn in_turn<'k>(
     known: &'k BTreeMap<String, u64>,
     last: &str,
 ) -> impl Iterator<Item = (&'k String, &'k u64)> {
     let after_it = known.range::<str, _>((Bound::Excluded(last), Bound::Unbounded));
     after_it.chain(known.range::<str, _>((Bound::Unbounded, Bound::Included(last))))
+}
+
+impl Basis {
+    fn new(
+        record: Option<&NodeRecord>,
+        revisions: [u64; 2],
+        rules: &Rules,
+        leader: &LeaderState,
+        now: Timestamp,
+    ) -> Self {
+        let marker = record.and_then(NodeRecord::marker);
+        let node = record.and_then(|record| record.node.as_ref());
+        let uid = node.map_or("", |node| node.uid.as_str());
+        Self {
+            revisions,
+            marker: marker.cloned(),
+            time: DrainTime::of(&leader.ahead, (uid, marker), rules.durations.drain, now),
+            respects: rules.respect_do_not_disrupt,
+            force: leader.may_force && rules.wants_force,
+        }
+    }
+
+    /// Whether the update is as far as it was, so that at most pods and budgets are others.
+    fn is_as_far_as(&self, other: &Self) -> bool {
+        (&self.marker, &self.time) == (&other.marker, &other.time)
+            && (self.respects, self.force) == (other.respects, other.force)
+    }
+
+    /// When the drain began, if it has.
+    fn begun(&self) -> Option<&str> {
+        self.marker.as_ref()?.drain_started_at.as_deref()
+    }
+}
+
+impl Look {
+    /// All that decisions depend on.
+    fn leads_to(&self) -> (&DrainPlan, &Option<Obstacle>, Option<Duration>) {
+        (&self.plan, &self.obstacle, self.until)
+    }
+
+    /// Looks at the pods of a node; `before` is what the last look found.
+    fn at(
+        pods: &[Arc<PodItem>],
+        budgets: &[Arc<Item<Budget>>],
+        from: Basis,
+        before: Option<&Self>,
+        Moment { now, time }: Moment,
+        namespace: &str,
+    ) -> Self {
+        let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
+        let same_drain = before.filter(|before| before.from.begun() == from.begun());
+        let arrivals = from.begun().map(|_| {
+            let before = same_drain.and_then(|before| before.arrivals.as_ref());
+            Arrivals::record(before, pods.iter().map(AsRef::as_ref), now)
+        });
+        let is_left = |pod: &PodItem| arrivals.as_ref().is_some_and(|it| it.is_left(pod));
+        let (left, pods): (Vec<&PodItem>, Vec<&PodItem>) =
+            pods.iter().map(AsRef::as_ref).partition(|pod| is_left(pod));
+        let pods = || pods.iter().copied();
+        let overlooked = (from.force && from.time.is_over)
+            .then(|| time.checked_sub(LATE).ok())
+            .flatten();
+        let mut plan = DrainPlan::of(pods(), ours, from.marker.as_ref(), overlooked);
+        if from.respects {
+            plan.respect(pods());
+        }
+        let would_go = |pod: &&PodItem| {
+            let action = drain_action(pod);
+            matches!(action, DrainAction::Evicted | DrainAction::Unmanaged)
+        };
+        plan.left = left.into_iter().filter(would_go).map(PodKey::of).collect();
+        let recent = arrivals.as_ref().map(|arrivals| arrivals.recent(now));
+        let recent = recent.unwrap_or_default();
+        plan.hold(|uid| recent.contains_key(uid));
+        let blocked = from
+            .begun()
+            .map(|_| drain::blocked_pods(pods, budgets, ours));
+        let blocked = blocked.unwrap_or_default();
+        plan.is_blocked = !blocked.is_empty();
+        let first = same_drain.map_or(blocked, |before| before.first.clone());
+        plan.put_first(&first, !from.force && !from.time.first_over);
+        let times = [next_overdue(pods(), time), from.time.next];
+        let times = times.into_iter().flatten().map(|at| now + until(time, at));
+        let obstacle = drain::obstacle(pods, budgets, ours, from.respects, time);
+        Self {
+            until: times.chain(recent.into_values()).min(),
+            from,
+            plan: Arc::new(plan),
+            obstacle,
+            first,
+            arrivals,
+        }
+    }
+}
+
+impl PassedOver {
+    fn new(obstacle: Obstacle, seen: Duration) -> Self {
+        Self {
+            obstacle,
+            waited: Duration::ZERO,
+            waits_since: None,
+            seen,
+        }
+    }
+
+    /// What stands in the way of the drain. Nothing is known of that if the last look at the pods is too long ago.
+    fn obstacle(&self, pods_known: bool, now: Duration, wake: &mut Wake) -> Option<&Obstacle> {
+        let ends = self.seen + PASSED_OVER;
+        if !pods_known && now < ends {
+            wake.by(ends);
+        }
+        (pods_known || now < ends).then_some(&self.obstacle)
+    }
+
+    /// Whether it is kept although nothing is known of the pods any more: the clock of the wait for budgets goes on from look to
+    /// look, also if it stands meanwhile.
+    fn has_clock(&self) -> bool {
+        matches!(self.obstacle, Obstacle::Budget { .. })
+    }
+
+    /// Goes on with the clock of the wait for budgets, up to `patience`. It stands while another node of the pool is drained.
+    fn wait(&mut self, stands: bool, patience: Duration, now: Duration, wake: &mut Wake) {
+        let Obstacle::Budget { waited, .. } = &mut self.obstacle else {
+            self.waits_since = None;
+            return;
+        };
+        let since = self.waits_since.unwrap_or(now);
+        self.waited += now.saturating_sub(since);
+        self.waits_since = (!stands).then_some(now);
+        *waited = self.waited >= patience;
+        if !stands && !*waited {
+            wake.by(now + patience.saturating_sub(self.waited));
+        }
+    }
 }
 
 #[cfg(test)]

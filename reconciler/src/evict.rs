@@ -15,7 +15,7 @@ use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
 use kube::core::Status;
 use tokio::task::JoinError;
 
-use crate::leadership::leads_now;
+use crate::lease::leads_now;
 use crate::pass::Wake;
 use crate::run::Reconciler;
 
@@ -340,7 +340,7 @@ impl Reconciler {
                 (pod, answer)
             });
         }
-        wake.by_if(evictions.next(plan, now));
+        wake.by(evictions.next(plan, now));
     }
 
     /// Takes in the answer to a removal.

@@ -1,20 +1,21 @@
-//! Asks the sources of gates. The sources are the administrator's: files of a Secret, for each a URL, and perhaps an authority and
-//! a token. They are read for each query, and never shown; nor is what is answered. Neither redirects nor proxies are used. The
-//! answer and the time for it are bounded.
+//! Asks the sources of gates, and knows what they answered. The sources are the administrator's: files of a Secret, for each a
+//! URL, and perhaps an authority and a token. They are read for each query, and never shown; nor is what is answered. Neither
+//! redirects nor proxies are used. The answer and the time for it are bounded.
 
-mod error;
-
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
-use brupop_core::gates::{ANSWER_MAX, GateAnswer, GateAnswerError, read_answer, refusal};
-use brupop_core::rules::GateQuery;
-use brupop_runtime::client;
+use brupop_api::printable::printable;
+use brupop_core::gates::answer::{self, ANSWER_MAX, GateAnswer, GateAnswerError};
+use brupop_core::gates::{Gates, matter};
+use brupop_core::rules::{GateQuery, GateState, PoolGate};
+use brupop_core::status::NoAnswer;
 use brupop_runtime::errors::describe;
+use brupop_runtime::{FailureLog, client};
 use futures::future::OptionFuture;
 use http::header::{ACCEPT, AUTHORIZATION};
 use http::uri::Scheme;
@@ -27,7 +28,8 @@ use rustls::CertificateError;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-pub use error::AskError;
+use crate::pass::Pass;
+use crate::run::Reconciler;
 
 /// Longest time for all of a query.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,29 +39,126 @@ const EVALUATION: &str = "5s";
 const URL_MAX: u64 = 1024;
 const AUTHORITY_MAX: u64 = 256 * 1024;
 const TOKEN_MAX: u64 = 16 * 1024;
+/// The most bytes of an expression in the log.
+const QUERY_LOGGED: usize = 256;
 
-/// The folder with the files of all sources.
-#[derive(Clone, Debug)]
-pub struct Sources(Arc<Path>);
+const BROKE_OFF: &str = "its answer broke off, is not HTTP, or has too long a head";
+/// How to write a URL.
+const URL: &str = ": write a URL such as https://prometheus.monitoring.svc:9090, without user, query and fragment";
+const NO_AUTHORITY: &str = " has to hold the authorities for an https URL, as PEM";
 
-impl Sources {
-    /// The sources in this folder.
-    pub fn new(folder: &Path) -> Self {
-        Self(folder.into())
+/// What is known, and what was logged of it.
+pub(crate) struct GateAnswers {
+    gates: Gates,
+    /// Why queries have no answer.
+    failures: BTreeMap<GateQuery, FailureLog>,
+    /// How many answers each one counts for. In a plan one good answer opens a gate: what the leader was told before is stored
+    /// nowhere.
+    pub(crate) times: u8,
+}
+
+impl GateAnswers {
+    /// From now on each query is asked, and again after each interval.
+    pub(crate) fn new(interval: Duration, now: Duration) -> Self {
+        Self {
+            gates: Gates::new(interval, now),
+            failures: BTreeMap::new(),
+            times: 1,
+        }
     }
 
-    /// Asks.
-    ///
-    /// # Errors
-    /// There is no answer, or it says nothing.
-    pub async fn ask(&self, query: &GateQuery) -> Result<GateAnswer, AskError> {
-        tokio::time::timeout(TIMEOUT, answer(&self.0, query))
-            .await
-            .map_err(|_| AskError::TimedOut)?
+    /// What is known of this query now.
+    pub(crate) fn state(&self, query: &GateQuery, now: Duration) -> GateState {
+        self.gates.state(query, now)
+    }
+
+    /// Why this query has no answer, if it has none.
+    pub(crate) fn failure(&self, query: &GateQuery) -> Option<NoAnswer<'_>> {
+        self.failures
+            .get(query)
+            .map_or(Some(NoAnswer::NotAsked), |log| {
+                log.reason().map(NoAnswer::Failed)
+            })
+    }
+
+    /// This is the answer to a query, or why there is none.
+    pub(crate) fn answered(
+        &mut self,
+        query: &GateQuery,
+        answer: &Result<GateAnswer, String>,
+        now: Duration,
+    ) {
+        let (source, expression) = (&query.source, printable(&query.expression, QUERY_LOGGED));
+        let log = self.failures.entry(query.clone()).or_default();
+        match answer {
+            Ok(_) if log.resolved() => {
+                tracing::info!(source, query = %expression, "the source of a gate answers again");
+            }
+            Err(why) if log.is_new(why) => {
+                tracing::warn!(source, query = %expression, why, "the source of a gate gives no answer, so the gate is closed");
+            }
+            _ => {}
+        }
+        let answer = answer.as_ref().copied().unwrap_or(GateAnswer::Unknown);
+        for _ in 0..self.times {
+            self.gates.answered(query, answer, now);
+        }
     }
 }
 
-async fn answer(folder: &Path, query: &GateQuery) -> Result<GateAnswer, AskError> {
+impl Reconciler {
+    /// Asks what is due for the gates. Returns how those are that matter now.
+    pub(crate) fn ask(&mut self, pass: &mut Pass<'_>) -> Vec<(String, String, GateState)> {
+        let now = self.now();
+        let matter = matter(&pass.observed.fleet, &pass.observed.views);
+        let queries: BTreeSet<&GateQuery> = pass
+            .cluster
+            .gates_of(&matter)
+            .map(|(_, gate)| &gate.query)
+            .collect();
+        let all = pass.cluster.gate_queries();
+        self.leading
+            .gates
+            .failures
+            .retain(|query, _| all.contains(query));
+        let (due, next) = self.leading.gates.gates.due(&queries, &all, now);
+        pass.wake.by(next);
+        for query in due {
+            let sources = self.settings.gate_sources.clone();
+            let asking = async move { (ask(&sources, &query).await, query) };
+            self.start(asking, |this, (answer, query)| {
+                let now = this.now();
+                this.leading.gates.answered(&query, &answer, now);
+            });
+        }
+        let state = |(pool, gate): (&str, &PoolGate)| {
+            (
+                pool.to_owned(),
+                gate.name.clone(),
+                self.leading.gates.state(&gate.query, now),
+            )
+        };
+        pass.cluster.gates_of(&matter).map(state).collect()
+    }
+}
+
+/// Asks a source, of those in this folder. `Err` says why there is no answer, or that it says nothing: in a sentence that has no word
+/// of a certificate or a token, of a URL the host, and of an answer that the expression is none.
+async fn ask(folder: &Path, query: &GateQuery) -> Result<GateAnswer, String> {
+    let answer = tokio::time::timeout(TIMEOUT, answer(folder, query)).await;
+    answer.unwrap_or_else(|_| Err(timed_out()))
+}
+
+fn timed_out() -> String {
+    format!("it did not answer in {} s", TIMEOUT.as_secs())
+}
+
+/// What is wrong with a file of a source.
+fn of_secret(file: &str, what: &str) -> String {
+    format!("{file} of the Secret brupop-gate-sources{what}")
+}
+
+async fn answer(folder: &Path, query: &GateQuery) -> Result<GateAnswer, String> {
     let source = Source::read(folder, &query.source)?;
     let client = source.client()?;
     let requires = OptionFuture::from(
@@ -82,20 +181,24 @@ struct Source {
 }
 
 impl Source {
-    fn read(folder: &Path, name: &str) -> Result<Self, AskError> {
+    fn read(folder: &Path, name: &str) -> Result<Self, String> {
         // Kubelets replace all files of a Secret at once, by replacing this link.
         let folder: PathBuf =
             std::fs::canonicalize(folder.join("..data")).unwrap_or_else(|_| folder.into());
         let file = |kind: &str| format!("{name}.{kind}");
-        let url = read(&folder, &file("url"), URL_MAX)?
-            .ok_or_else(|| AskError::NoSource(name.to_owned()))?;
-        let url = base(url.trim()).ok_or_else(|| AskError::Url(file("url")))?;
+        let url = read(&folder, &file("url"), URL_MAX)?.ok_or_else(|| {
+            let url = file("url");
+            format!("the Secret brupop-gate-sources names no such source: it has no key {url}")
+        })?;
+        let url = base(url.trim()).ok_or_else(|| of_secret(&file("url"), URL))?;
         let token = read(&folder, &file("token"), TOKEN_MAX)?;
         if token.is_some() && url.scheme() != Some(&Scheme::HTTPS) {
-            return Err(AskError::TokenInClear(file("token")));
+            let what = " is sent by TLS only: write an https URL";
+            return Err(of_secret(&file("token"), what));
         }
-        let token =
-            token.map(|token| bearer(token.trim()).ok_or_else(|| AskError::Token(file("token"))));
+        let token = token.map(|token| {
+            bearer(token.trim()).ok_or_else(|| of_secret(&file("token"), " is no token"))
+        });
         let authority = read(&folder, &file("ca"), AUTHORITY_MAX)?;
         Ok(Self {
             name: name.to_owned(),
@@ -106,7 +209,7 @@ impl Source {
     }
 
     /// A client for one query: nothing is kept of it, so what changes in the Secret counts at once.
-    fn client(&self) -> Result<Client, AskError> {
+    fn client(&self) -> Result<Client, String> {
         let mut authorities = vec![];
         if self.url.scheme() == Some(&Scheme::HTTPS) {
             let pem = self.authority.as_deref().unwrap_or_default();
@@ -121,16 +224,16 @@ impl Source {
         client::without_retry(config, "brupop-reconciler").map_err(|_| self.authority_unusable())
     }
 
-    fn authority_unusable(&self) -> AskError {
-        AskError::Authority(format!("{}.ca", self.name))
+    fn authority_unusable(&self) -> String {
+        of_secret(&format!("{}.ca", self.name), NO_AUTHORITY)
     }
 
     /// Why a request has no answer.
-    fn unanswered(&self, error: &kube::Error) -> AskError {
+    fn unanswered(&self, error: &kube::Error) -> String {
         let mut cause: Option<&(dyn Error + 'static)> = Some(error);
         let why = loop {
             let Some(error) = cause else {
-                return AskError::BrokeOff;
+                return BROKE_OFF.to_owned();
             };
             cause = error.source();
             let client = error.downcast_ref::<legacy::Error>();
@@ -140,17 +243,15 @@ impl Source {
         };
         let io = why.downcast_ref::<io::Error>();
         if io.is_some_and(|it| it.kind() == io::ErrorKind::TimedOut) {
-            return AskError::TimedOut;
+            return timed_out();
         }
         // The error of the handshake is within one of the connector.
         let handshake = io.and_then(|it| it.get_ref()?.downcast_ref::<io::Error>());
-        match handshake {
-            Some(error) => AskError::Tls(without_names(error)),
-            None => AskError::Unreachable {
-                host: self.url.host().unwrap_or_default().to_owned(),
-                why: describe(why),
-            },
+        if let Some(error) = handshake {
+            return format!("it cannot be reached: {}", without_names(error));
         }
+        let host = self.url.host().unwrap_or_default();
+        format!("the host {host} cannot be reached: {}", describe(why))
     }
 
     /// Returns whether the expression of this field finds a series.
@@ -159,12 +260,14 @@ impl Source {
         client: &Client,
         field: &'static str,
         expression: &str,
-    ) -> Result<bool, AskError> {
+    ) -> Result<bool, String> {
         let mut request = Request::get(query(expression)).header(ACCEPT, "application/json");
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, token);
         }
-        let request = request.body(Body::empty()).map_err(|_| AskError::Ours)?;
+        let request = request
+            .body(Body::empty())
+            .map_err(|error| describe(&error))?;
         let answer = client
             .send(request)
             .await
@@ -172,24 +275,26 @@ impl Source {
         let status = answer.status();
         let refuses = [StatusCode::BAD_REQUEST, StatusCode::UNPROCESSABLE_ENTITY].contains(&status);
         if status != StatusCode::OK && !refuses {
-            return Err(AskError::Status(status));
+            return Err(format!("it answers with the HTTP status {status}"));
         }
         let body = Limited::new(answer.into_body(), ANSWER_MAX)
             .collect()
             .await
             .map_err(|error| {
                 if error.is::<LengthLimitError>() {
-                    GateAnswerError::TooLong.into()
+                    GateAnswerError::TooLong.to_string()
                 } else {
-                    AskError::BrokeOff
+                    BROKE_OFF.to_owned()
                 }
             });
         if refuses {
-            let why = body.ok().and_then(|body| refusal(&body.to_bytes()));
+            let why = body.ok().and_then(|body| answer::refusal(&body.to_bytes()));
             let why = why.unwrap_or_else(|| format!("HTTP status {status}"));
-            return Err(AskError::Refused { field, why });
+            return Err(format!(
+                "it refuses the expression of prometheus.{field} ({why}): try it on the source's own page"
+            ));
         }
-        Ok(read_answer(&body?.to_bytes())?)
+        answer::read(&body?.to_bytes()).map_err(|why| why.to_string())
     }
 }
 
@@ -220,11 +325,8 @@ fn without_names(error: &io::Error) -> &'static str {
 }
 
 /// A file of at most this many bytes; `None` if there is none.
-fn read(folder: &Path, file: &str, most: u64) -> Result<Option<String>, AskError> {
-    let failed = |why| AskError::File {
-        file: file.to_owned(),
-        why,
-    };
+fn read(folder: &Path, file: &str, most: u64) -> Result<Option<String>, String> {
+    let failed = |why| of_secret(file, &format!(" cannot be read: {}", describe(&why)));
     let opened = match std::fs::File::open(folder.join(file)) {
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(failed)?,
@@ -236,7 +338,7 @@ fn read(folder: &Path, file: &str, most: u64) -> Result<Option<String>, AskError
         .map_err(failed)?;
     let length = u64::try_from(text.len()).unwrap_or(u64::MAX);
     if length > most {
-        Err(AskError::TooLong(file.to_owned()))
+        Err(of_secret(file, " is too long"))
     } else {
         Ok(Some(text))
     }

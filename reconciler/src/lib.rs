@@ -3,8 +3,8 @@
 //! - The loop: [`process`] wires everything, `run` wakes, `pass` observes, decides and sends.
 //! - What is known: `watches` keep objects up to date, and so do the answers to `requests`, which `answers` takes in. `workloads`
 //!   reads what is not watched.
-//! - What is done: `requests` write, `drainer` and [`evict`] empty nodes, `status` tells people.
-//! - What must be so: `checks` make sure that updates may start, `gates` ask others, `leadership` holds the Lease.
+//! - What is done: `requests` write, `drainer`, `pods` and [`evict`] empty nodes, `status` tells people.
+//! - What must be so: `checks` make sure that updates may start, `gates` ask others, `lease` is held.
 //! - [`cli`] and [`plan`] are the subcommands and settings, `metrics` the figures.
 //!
 //! Read the core first, then `pass.rs`, which calls it.
@@ -13,14 +13,13 @@ mod answers;
 mod checks;
 pub mod cli;
 mod drainer;
-mod dry_run;
 pub mod evict;
-mod gate_answers;
 mod gates;
-mod leadership;
+mod lease;
 mod metrics;
 mod pass;
 pub mod plan;
+mod pods;
 pub mod process;
 mod requests;
 mod run;

@@ -9,18 +9,17 @@ use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, Allocation, Decision, Decisions, Reason, Step};
 use brupop_core::facts::{NodeView, Observed};
 use brupop_core::leader::LeaderState;
-use brupop_core::observe::{Now, observe};
+use brupop_core::observe::{Now, observe, pools_at};
 use brupop_core::phases;
-use brupop_core::pool::pools_at;
 use brupop_core::status::EventText;
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 
 use crate::checks;
-use crate::drainer::{Around, Drainer};
+use crate::drainer::Moment;
 use crate::metrics::LastPass;
+use crate::pods::LOOK_AGAIN;
 use crate::requests::{Body, Context, Purpose, Request};
 use crate::run::Reconciler;
-use crate::watches::LOOK_AGAIN;
 
 /// What one pass saw at its beginning, and when to look again.
 pub(crate) struct Pass<'p> {
@@ -35,14 +34,9 @@ pub(crate) struct Pass<'p> {
 pub(crate) struct Wake(pub(crate) Option<Duration>);
 
 impl Wake {
-    /// Look again at this instant at the latest.
-    pub(crate) fn by(&mut self, at: Duration) {
-        self.0 = self.0.into_iter().chain([at]).min();
-    }
-
     /// Look again at this instant at the latest, if there is one.
-    pub(crate) fn by_if(&mut self, at: Option<Duration>) {
-        self.0 = self.0.into_iter().chain(at).min();
+    pub(crate) fn by(&mut self, at: impl Into<Option<Duration>>) {
+        self.0 = self.0.into_iter().chain(at.into()).min();
     }
 }
 
@@ -94,8 +88,10 @@ impl Reconciler {
         leader.prepare_pools(&mut cluster, time, &self.policy);
         self.look_again_at_pools(&cluster, &mut wake);
         self.bring_up_to_date(&mut leader);
-        let (around, drainer) = self.around(time);
-        drainer.watch(&around, &mut cluster, &leader, &mut wake);
+        let mut drainer = std::mem::take(&mut self.leading.drainer);
+        let moment = Moment { now, time };
+        drainer.watch(self, &mut cluster, &leader, moment, &mut wake);
+        self.leading.drainer = drainer;
         self.record_denials(&mut cluster, &mut wake);
         cluster.record_cordons(time);
         let milliseconds = TimestampRound::new().smallest(Unit::Millisecond);
@@ -110,7 +106,7 @@ impl Reconciler {
             &policy,
             Now { time, text: &text },
         );
-        wake.by_if(observed.next.map(|at| now + until(time, at)));
+        wake.by(observed.next.map(|at| now + until(time, at)));
         let mut pass = Pass {
             cluster: &cluster,
             observed: &observed,
@@ -150,13 +146,13 @@ impl Reconciler {
         for (name, record) in &mut cluster.records {
             record.led.denied = denied.remove(name).unwrap_or_default();
         }
-        wake.by_if(until);
+        wake.by(until);
     }
 
     /// Reads objects again whose watches stay behind the answers to our requests.
     fn read_again(&mut self, pass: &mut Pass<'_>) {
         let (overdue, next) = pass.cluster.overdue(self.now());
-        pass.wake.by_if(next);
+        pass.wake.by(next);
         for object in overdue {
             let request = Request::new(pass.cluster, object, Body::Read, Context::default());
             self.send(pass, request);
@@ -247,7 +243,7 @@ impl Reconciler {
             return pass.wake.by(self.leading.requests.opt_in_from);
         }
         let (unmanaged, next) = cluster.unmanaged_nodes(self.policy.durations.min_node_age, time);
-        pass.wake.by_if(next.map(|at| now + until(time, at)));
+        pass.wake.by(next.map(|at| now + until(time, at)));
         for node in &unmanaged {
             if let Some(write) = decide::opt_in(&observed.fleet, node)
                 && let Some(request) = Request::opt_in(cluster, node, &write)
@@ -397,22 +393,11 @@ impl Reconciler {
             return true;
         }
         let state = std::mem::take(&mut self.leading.state);
-        let (around, drainer) = self.around(Timestamp::now());
-        let changed = drainer.look_at_pods(&around, &cluster, &state);
-        self.leading.state = state;
+        let mut drainer = std::mem::take(&mut self.leading.drainer);
+        let (now, time) = (self.now(), Timestamp::now());
+        let changed = drainer.look_at_pods(self, &cluster, &state, Moment { now, time });
+        (self.leading.state, self.leading.drainer) = (state, drainer);
         changed
-    }
-
-    /// What a drainer needs to know at this time, and the drainer.
-    fn around(&mut self, time: Timestamp) -> (Around<'_>, &mut Drainer) {
-        let around = Around {
-            now: self.now(),
-            api: &self.api,
-            watches: &self.watches,
-            policy: &self.policy,
-            time,
-        };
-        (around, &mut self.leading.drainer)
     }
 }
 

@@ -3,26 +3,38 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use brupop_api::conditions::{ADMISSION_ENFORCED, ConditionStatus, OTHER_OPERATOR};
 use brupop_api::crds::{MESSAGE_MAX, NAME_MAX, VERSION_MAX};
 use brupop_api::names;
 use brupop_api::printable::printable;
-use brupop_core::decide::{self, Decisions, Reason};
+use brupop_core::cluster::Cluster;
+use brupop_core::decide::{self, Allocation, Decisions, Reason};
 use brupop_core::facts::{FleetFacts, NodeView, Observed};
+use brupop_core::gates::GOOD_IN_A_ROW;
 use brupop_core::status;
+use brupop_core::workloads::Evicted;
 use brupop_runtime::ClusterConfig;
 use brupop_runtime::client::ClientError;
+use futures::StreamExt as _;
 use kube::runtime::events::Recorder;
 use serde::Serialize;
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 
+use crate::checks::Finding;
 use crate::cli::{PlanFormat, Settings};
-use crate::dry_run::NotRead;
 use crate::metrics::Metrics;
+use crate::pass::Pass;
+use crate::pods::MAX_POD_WATCHES;
 use crate::process::{own_node, reporter};
 use crate::requests::ApiServer;
 use crate::run::Reconciler;
 use crate::watches::Watches;
+
+/// Longest wait until all is read that a decision needs.
+const DEADLINE: Duration = Duration::from_secs(20);
 
 /// The column of a plan that names pools.
 const POOL: usize = 1;
@@ -84,9 +96,9 @@ pub enum PlanError {
     /// The schedule cannot be understood.
     #[error("{0}")]
     Policy(String),
-    /// Something cannot be read.
-    #[error(transparent)]
-    Read(#[from] NotRead),
+    /// Not all that a decision needs could be read.
+    #[error("not read within {} s: {}", DEADLINE.as_secs(), .0.join(", "))]
+    NotRead(Vec<&'static str>),
     /// The plan cannot be printed.
     #[error("cannot print the plan as JSON")]
     Json(#[from] serde_json::Error),
@@ -123,6 +135,110 @@ pub async fn run(settings: Settings, output: PlanFormat) -> Result<String, PlanE
         PlanFormat::Table => table(&plan),
         PlanFormat::Json => serde_json::to_string_pretty(&plan)? + "\n",
     })
+}
+
+impl Reconciler {
+    /// Decides as if this process led, and sends nothing. Returns what `show` makes of the decisions, once all is read that they
+    /// need.
+    async fn dry_run<T>(
+        mut self,
+        show: impl Fn(&Observed<'_>, &Decisions<'_>) -> T,
+    ) -> Result<T, PlanError> {
+        let deadline = Instant::now() + DEADLINE;
+        self.leading.gates.times = GOOD_IN_A_ROW;
+        let watches = Arc::clone(&self.watches);
+        loop {
+            let unread = match self.dry_pass(&show) {
+                Ok(shown) => return Ok(shown),
+                Err(unread) => unread,
+            };
+            tokio::select! {
+                () = watches.changed.notified() => {}
+                () = watches.pods_changed.notified() => {}
+                Some(complete) = self.leading.under_way.next() => complete(&mut self),
+                () = sleep_until(deadline) => return Err(PlanError::NotRead(unread)),
+            }
+        }
+    }
+
+    /// Makes one pass. `Err` names what has not been read yet.
+    fn dry_pass<T>(
+        &mut self,
+        show: impl Fn(&Observed<'_>, &Decisions<'_>) -> T,
+    ) -> Result<T, Vec<&'static str>> {
+        let watches = Arc::clone(&self.watches);
+        let unsynced = watches.unsynced();
+        if !unsynced.is_empty() {
+            return Err(unsynced);
+        }
+        if let Ok(cluster) = watches.cluster() {
+            self.succeed_leader(&cluster);
+        }
+        let shown = self.observe_then(|this, pass| {
+            this.knows_right_to_force(pass);
+            this.ask(pass);
+            // As if this process led, even if none has led yet.
+            let mut observed = pass.observed.clone();
+            observed.fleet.ledger_term = Some(observed.fleet.term);
+            let decided = observed.decide();
+            this.preflight(pass, &decided.allocation);
+            let views = observed.views.iter();
+            for view in views.filter(|view| view.evicted == Evicted::Unknown) {
+                this.read_evicted(view, &mut pass.wake);
+            }
+            let unread = this.unread(pass, &decided.allocation);
+            if unread.is_empty() {
+                Ok(show(&observed, &decided))
+            } else {
+                Err(unread)
+            }
+        });
+        shown.unwrap_or_else(|| Err(vec!["the BottlerocketFleet"]))
+    }
+
+    /// Takes over the leader's term, and what its last checks found: they are dry-run writes, so they are not repeated.
+    fn succeed_leader(&mut self, cluster: &Cluster) {
+        let (now, ledger) = (self.now(), cluster.ledger());
+        let says = |type_: &str| {
+            let mut conditions = ledger.iter().flat_map(|ledger| &ledger.conditions);
+            conditions.any(|it| it.type_ == type_ && it.status == ConditionStatus::True)
+        };
+        let finding = |holds| {
+            if holds {
+                Finding::Holds
+            } else {
+                Finding::Fails(String::new())
+            }
+        };
+        let leading = &mut self.leading;
+        leading.state.term = ledger.and_then(|ledger| ledger.term).unwrap_or(0);
+        leading
+            .admission
+            .found(finding(says(ADMISSION_ENFORCED)), now);
+        leading.alone.found(finding(!says(OTHER_OPERATOR)), now);
+    }
+
+    /// Names what has not been read yet of what decisions on these nodes need.
+    fn unread(&self, pass: &Pass<'_>, slots: &Allocation<'_>) -> Vec<&'static str> {
+        let Pass {
+            cluster, observed, ..
+        } = *pass;
+        let mut next = slots.preflight.iter();
+        let records = cluster.records.values();
+        let drains = records.filter(|record| record.led.drain.is_some()).count();
+        let pods_known =
+            drains >= MAX_POD_WATCHES || next.all(|&index| observed.views[index].pods.known);
+        let answered = self.leading.under_way.is_empty();
+        let read = [
+            (answered, "workloads, the sources of gates, or a right"),
+            (
+                pods_known,
+                "the next nodes' pods, their budgets or workloads",
+            ),
+        ];
+        let unread = read.into_iter().filter(|(is_read, _)| !is_read);
+        unread.map(|(_, what)| what).collect()
+    }
 }
 
 /// Returns the plan that these decisions make.
@@ -205,28 +321,25 @@ fn table(plan: &Plan) -> String {
         format!("; halted: {}", plan.halted.join(", "))
     };
     let mut text = format!("{} of {} in update{halted}\n", plan.in_use, plan.limit);
-    let is_in_another_pool = |row: &Row| row.pool.as_deref() != Some(names::DEFAULT_POOL);
-    let columns: Vec<usize> = (0..7)
-        .filter(|column| *column != POOL || plan.nodes.iter().any(is_in_another_pool))
-        .collect();
     let head = [
         "NODE", "POOL", "VERSION", "TARGET", "NEXT", "REASON", "MESSAGE",
-    ]
-    .map(str::to_owned);
-    let rows: Vec<[String; 7]> = std::iter::once(head)
-        .chain(plan.nodes.iter().map(cells))
-        .collect();
-    let width = |column: &usize| {
-        rows.iter()
-            .map(|row| row[*column].chars().count())
-            .max()
-            .unwrap_or(0)
+    ];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    rows.extend(plan.nodes.iter().map(|row| cells(row).to_vec()));
+    let is_in_another_pool = |row: &Row| row.pool.as_deref() != Some(names::DEFAULT_POOL);
+    if !plan.nodes.iter().any(is_in_another_pool) {
+        for row in &mut rows {
+            row.remove(POOL);
+        }
+    }
+    let width = |column: usize| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.max().unwrap_or(0)
     };
-    let widths: Vec<usize> = columns.iter().map(width).collect();
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
     for row in rows {
-        let cells = columns.iter().map(|column| &row[*column]);
+        let cells = row.iter().zip(&widths);
         let line: Vec<String> = cells
-            .zip(&widths)
             .map(|(cell, width)| format!("{cell:<width$}"))
             .collect();
         text += line.join("  ").trim_end();

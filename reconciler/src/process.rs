@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use brupop_api::{identity, names};
-use brupop_core::policy::Policy;
 use brupop_runtime::authorizer::{Authorizer, Requirement};
 use brupop_runtime::tls::{Resolver, TlsError};
 use brupop_runtime::{
@@ -21,8 +20,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::cli::Settings;
-use crate::leadership::timing::Timing;
-use crate::leadership::{self, Elected, Election};
+use crate::lease::{self, Elected, Election, Timing};
 use crate::metrics::Metrics;
 use crate::requests::ApiServer;
 use crate::run::Reconciler;
@@ -65,12 +63,14 @@ pub enum ProcessError {
 /// It cannot start. Once it runs, it logs errors and tries again.
 pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let policy = settings.policy().map_err(ProcessError::Policy)?;
-    warn_of_a_schedule_that_is_over(&policy, &settings.scheduler_cron_expression);
-    let us = settings
-        .pod_name
-        .clone()
-        .filter(|name| !name.is_empty())
-        .ok_or(ProcessError::PodName)?;
+    if !policy.default_pool.open_ever(Timestamp::now()) {
+        // It is no error: the expression may have named a day that has come, and what was begun then goes on.
+        let expression = &settings.scheduler_cron_expression;
+        let says = "SCHEDULER_CRON_EXPRESSION names only times that are over: no update starts";
+        tracing::warn!(expression, "{says}");
+    }
+    let us = settings.pod_name.clone().filter(|name| !name.is_empty());
+    let us = us.ok_or(ProcessError::PodName)?;
     let metrics = Metrics::default();
     let cluster =
         ClusterConfig::of_pod("brupop-reconciler")?.counting(&metrics.process.api_requests);
@@ -85,36 +85,33 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let client_of_lease = beside.make(|| cluster.client_without_retry())?;
     // A busy API server loses no Event.
     let events = cluster.client()?;
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        namespace,
-        "reconciler started"
-    );
+    let version = env!("CARGO_PKG_VERSION");
+    tracing::info!(version, namespace, "reconciler started");
 
     let heartbeat = Heartbeat::new(STUCK);
     let health = Health::starting("the watches have not synced yet").with_loop(heartbeat.clone());
     let watches = Arc::new(Watches::start(&client, &namespace));
-    let render = render(Arc::clone(&watches), metrics.clone());
+    let render = {
+        let (watches, metrics) = (Arc::clone(&watches), metrics.clone());
+        move || {
+            let is_synced = watches.unsynced().is_empty();
+            let cluster = is_synced.then(|| watches.cluster().ok()).flatten();
+            let failures = watches.failures.load(Ordering::Relaxed);
+            metrics.render(cluster.as_deref(), failures, Timestamp::now())
+        }
+    };
     let scrapers = Authorizer::new(
         client.clone(),
         Requirement::Get(metrics_endpoint::PATH),
         metrics.process.refused_scrapes.clone(),
     );
     let drops = metrics.process.drops.clone();
-    let health_pages = beside.spawn(endpoint::serve(
-        health_listener,
-        health.clone(),
-        drops.clone(),
-        shutdown.clone(),
-    ));
-    let metrics_pages = metrics_endpoint::serve(
-        metrics_listener,
-        resolver,
-        scrapers,
-        render,
-        drops,
-        shutdown.clone(),
-    );
+    let (pages, ending) = (health.clone(), || shutdown.clone());
+    let health_pages = endpoint::serve(health_listener, pages, drops.clone(), ending());
+    let health_pages = beside.spawn(health_pages);
+    let listener = metrics_listener;
+    let metrics_pages =
+        metrics_endpoint::serve(listener, resolver, scrapers, render, drops, ending());
     let pages = tokio::spawn(async move { tokio::join!(health_pages, metrics_pages) });
     let starting = async { (own_node(&client).await, watches.wait_until_synced().await) };
     let (own_node, ()) = tokio::select! {
@@ -123,7 +120,12 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     };
     health.ready();
 
-    let election = election(&settings, &namespace, &us);
+    let election = Election {
+        namespace: namespace.clone(),
+        lease: names::LEASE.to_owned(),
+        us: us.clone(),
+        timing: Timing::of(Duration::from_secs(settings.lease_duration_seconds)),
+    };
     let recorder = Recorder::new(events, reporter(Some(us)));
     let api = ApiServer {
         client: client.clone(),
@@ -132,15 +134,8 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     };
     let reconciler =
         |elected| Reconciler::new(policy, settings, api, recorder, watches, elected, metrics);
-    lead_in_turn(
-        &beside,
-        election,
-        client_of_lease,
-        heartbeat,
-        reconciler,
-        shutdown,
-    )
-    .await;
+    let client = client_of_lease;
+    lead_in_turn(&beside, election, client, heartbeat, reconciler, shutdown).await;
     let _ = pages.await;
     Ok(())
 }
@@ -150,15 +145,6 @@ pub(crate) fn reporter(instance: Option<String>) -> Reporter {
     Reporter {
         controller: "brupop-reconciler".into(),
         instance,
-    }
-}
-
-fn election(settings: &Settings, namespace: &str, us: &str) -> Election {
-    Election {
-        namespace: namespace.to_owned(),
-        lease: names::LEASE.to_owned(),
-        us: us.to_owned(),
-        timing: Timing::of(Duration::from_secs(settings.lease_duration_seconds)),
     }
 }
 
@@ -174,43 +160,11 @@ async fn lead_in_turn(
 ) {
     let (sender, elected) = watch::channel(None);
     let (resign, resigned) = Shutdown::by_hand();
-    let electing = beside.spawn(leadership::run(
-        election,
-        client,
-        resigned,
-        heartbeat.clone(),
-        sender,
-    ));
+    let electing = lease::run(election, client, resigned, heartbeat.clone(), sender);
+    let electing = beside.spawn(electing);
     reconciler(elected).run(heartbeat, shutdown).await;
     resign.request();
     let _ = electing.await;
-}
-
-/// The text of /metrics.
-fn render(watches: Arc<Watches>, metrics: Metrics) -> impl Fn() -> String + Clone {
-    move || {
-        let cluster = watches
-            .unsynced()
-            .is_empty()
-            .then(|| watches.cluster().ok())
-            .flatten();
-        metrics.render(
-            cluster.as_deref(),
-            watches.failures.load(Ordering::Relaxed),
-            Timestamp::now(),
-        )
-    }
-}
-
-/// Says so if no window ever opens again. It is no error: the expression may have named a day that has come, and what was
-/// begun then goes on.
-fn warn_of_a_schedule_that_is_over(policy: &Policy, expression: &str) {
-    if !policy.default_pool.open_ever(Timestamp::now()) {
-        tracing::warn!(
-            expression,
-            "SCHEDULER_CRON_EXPRESSION names only times that are over: no update starts"
-        );
-    }
 }
 
 /// The node that this process runs on, from its own token; `None` if that is not known. Only the order of updates
@@ -221,15 +175,13 @@ pub(crate) async fn own_node(client: &Client) -> Option<String> {
     let review = SelfSubjectReview::default();
     let answer = timeout(WHO_AM_I_TIMEOUT, reviews.create(&params, &review)).await;
     let user = answer.ok()?.ok()?.status?.user_info?;
-    let node = identity::pod_identity(&user.extra.unwrap_or_default())
-        .ok()
-        .map(|pod| pod.node_name);
-    if node.is_none() {
-        tracing::info!(
-            "this process does not know which node it runs on: its token is not bound to a pod"
-        );
+    let pod = identity::pod_identity(&user.extra.unwrap_or_default());
+    if pod.is_err() {
+        let says =
+            "this process does not know which node it runs on: its token is not bound to a pod";
+        tracing::info!("{says}");
     }
-    node
+    Some(pod.ok()?.node_name)
 }
 
 #[cfg(test)]

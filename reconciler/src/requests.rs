@@ -30,7 +30,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::watches::on_node;
+use crate::pods::on_node;
 
 /// Longest wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);

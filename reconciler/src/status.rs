@@ -142,16 +142,19 @@ impl Told {
         self.pools
             .retain(|name, _| cluster.pools.contains_key(name));
         self.nodes.retain(|name, told| {
-            if !cluster.has_shadow(name) {
+            let Some(record) = cluster.records.get(name) else {
+                return false;
+            };
+            if record.shadow.is_none() {
                 // Its kubelet can have the shadow made and deleted as often as it likes, by the opt-in label.
                 let before = std::mem::take(told);
                 (told.reason, told.lines) = (before.reason, before.lines);
                 told.left_alone = before.left_alone;
             }
-            if cluster.drain(name).is_none() {
+            if record.led.drain.is_none() {
                 told.refusals.clear();
             }
-            cluster.records.contains_key(name)
+            true
         });
     }
 }
@@ -271,23 +274,21 @@ impl Reconciler {
         reason: &Reason<'_>,
         goal: State,
     ) -> String {
-        let message = match reason {
+        let mut message = match reason {
             Reason::Staging(StagingStep::Begins(version)) if goal == State::Idle => {
                 status::not_stored_yet(version)
             }
             reason => reason.message().into_owned(),
         };
         let left = status::left_by_people(view).filter(|_| reason.has_no_update());
-        let more = [
-            self.detail(pass, view, reason),
-            status::going_back(view),
-            left.map(str::to_owned),
-        ];
-        let all: Vec<_> = [message]
+        let (detail, back) = (self.detail(pass, view, reason), status::going_back(view));
+        for more in [detail, back, left.map(str::to_owned)]
             .into_iter()
-            .chain(more.into_iter().flatten())
-            .collect();
-        all.join("; ")
+            .flatten()
+        {
+            message = format!("{message}; {more}");
+        }
+        message
     }
 
     /// Says why a node gets no shadow: a quota or a rule may refuse it.

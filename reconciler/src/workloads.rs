@@ -86,12 +86,10 @@ impl WorkloadReads {
             .retain(|_, reads| std::mem::take(&mut reads.is_wanted));
     }
 
-    /// Returns what was read for each node, where a read has ended.
-    pub fn scales(&self) -> BTreeMap<String, Scales> {
-        let ended = self.0.iter().filter(|(name, _)| self.has_ended(name));
-        ended
-            .map(|(name, reads)| (name.clone(), reads.scales.clone()))
-            .collect()
+    /// Returns what was read for a node, if a read has ended.
+    pub fn scales(&self, name: &str) -> Option<Scales> {
+        let reads = self.0.get(name).filter(|reads| !reads.wait.is_zero())?;
+        Some(reads.scales.clone())
     }
 }
 

@@ -15,8 +15,7 @@ pub mod review;
 use std::hint::black_box;
 
 use brupop_core::decide::{Decisions, Reason};
-use brupop_core::observe::observe;
-use brupop_core::pool::pools_at;
+use brupop_core::observe::{self, observe};
 use brupop_core::status::DesiredCondition;
 use brupop_webhook::metrics::Metrics;
 use brupop_webhook::review::answer;
@@ -63,11 +62,11 @@ pub fn pass(part: Part, pools: usize, drive: Driver<'_>) {
     let ((cluster, leader), policy, now) = (prepared(pools), policy(), now());
     if part == Part::Observe {
         return drive(&mut || {
-            let pools = pools_at(black_box(&cluster), &leader, &policy, now.time);
+            let pools = observe::pools_at(black_box(&cluster), &leader, &policy, now.time);
             black_box(observe(&cluster, &leader, &pools, &policy, now));
         });
     }
-    let pools = pools_at(&cluster, &leader, &policy, now.time);
+    let pools = observe::pools_at(&cluster, &leader, &policy, now.time);
     let observed = observe(&cluster, &leader, &pools, &policy, now);
     if part == Part::Decide {
         return drive(&mut || {

@@ -146,14 +146,15 @@ fn only_requests_under_way_outlive_their_node() {
     let mut cluster = Cluster::default();
     cluster.record("brs-n").node = Some(Arc::new(serde_json::from_value(node).unwrap()));
     let mut requests = Requests::default();
-    let shadows = ["n", "gone", "sent"].map(|name| Object::ShadowSpec(names::shadow_name(name)));
-    for shadow in &shadows {
-        deny(&mut requests, shadow, 3, 0);
+    let gone = (0..10).map(|nth| format!("brs-gone-{nth}"));
+    for name in gone.chain(["brs-n".to_owned(), "brs-sent".to_owned()]) {
+        deny(&mut requests, &Object::ShadowSpec(name), 3, 0);
     }
-    requests.of(&shadows[2]).begin();
+    let [kept, sent] = ["brs-n", "brs-sent"].map(|name| Object::ShadowSpec(name.to_owned()));
+    requests.of(&sent).begin();
     requests.prune(&cluster);
     let left: Vec<_> = requests.objects.keys().collect();
-    assert_eq!(left, [&shadows[0], &shadows[2]]);
+    assert_eq!(left, [&kept, &sent]);
 }
 
 #[tokio::test]

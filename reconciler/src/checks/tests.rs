@@ -1,4 +1,10 @@
 use super::*;
+use http_body_util::Full;
+use hyper::body::Bytes;
+use kube::api::GetParams;
+use kube::client::Body;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
 
 fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -6,6 +12,13 @@ fn s(seconds: u64) -> Duration {
 
 fn finding(webhook: &Met) -> Finding {
     admission([webhook, &Met::Refusal, &Met::Refusal])
+}
+
+fn failure(finding: Finding) -> String {
+    match finding {
+        Finding::Fails(why) => why,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// When the next is due; `None` while one is under way.
@@ -90,16 +103,18 @@ fn a_proof_outlasts_a_missing_answer() {
 
 #[test]
 fn an_operator_found_counts_before_all_is_known() {
-    assert_eq!(other_operator(&[], None).holds, Ok(()));
-    let both = other_operator(&["a/brupop-apiserver".to_owned()], Some("timeout"));
-    let why = both.holds.unwrap_err();
+    let unknown = || Some("timeout".to_owned());
+    assert_eq!(other_operator(&[], None), Finding::Holds);
+    let both = other_operator(&["a/brupop-apiserver".to_owned()], unknown());
+    let Finding::Fails(why) = both else {
+        panic!("{both:?}")
+    };
     assert!(
         why.contains("a/brupop-apiserver") && why.contains("docs/migrating.md"),
         "{why}"
     );
-    assert!(!both.is_unknown);
-    let silent = other_operator(&[], Some("timeout"));
-    assert!(silent.is_unknown && silent.holds.unwrap_err().contains("too: timeout"));
+    let silent = other_operator(&[], unknown());
+    assert!(matches!(silent, Finding::Unknown(why) if why.contains("too: timeout")));
 }
 
 #[test]
@@ -161,17 +176,31 @@ fn only_a_refusal_of_our_own_rule_counts() {
 
 #[tokio::test]
 async fn one_odd_object_says_nothing_of_the_rules() {
-    let odd = || Met::Else("the cost limit is exceeded".into());
-    let first = |answers: [Met; 3]| first_conclusive(stream::iter(answers));
-    assert_eq!(
-        first([odd(), Met::Refusal, Met::Nobody]).await,
-        Met::Refusal
+    let odd = (422, "the cost limit is exceeded");
+    let refusal = (
+        400,
+        "denied request: reconciler-x by ValidatingAdmissionPolicy",
     );
-    assert_eq!(first([odd(), Met::Nobody, Met::Refusal]).await, Met::Nobody);
-    assert_eq!(
-        first([odd(), Met::Nothing(String::new()), odd()]).await,
-        odd()
-    );
+    let (nobody, busy) = ((200, ""), (503, "busy"));
+    for (answers, expected) in [
+        ([odd, refusal, nobody], Met::Refusal),
+        ([odd, nobody, refusal], Met::Nobody),
+        ([odd, busy, odd], Met::Else(odd.1.to_owned())),
+    ] {
+        let answers = Arc::new(Mutex::new(answers.into_iter()));
+        let service = tower::service_fn(move |_: http::Request<Body>| {
+            let (code, message) = answers.lock().unwrap().next().unwrap();
+            let status =
+                json!({"kind": "Status", "status": "Failure", "code": code, "message": message});
+            let answer = Full::<Bytes>::from(status.to_string());
+            let answer = http::Response::builder().status(code).body(answer);
+            async move { Ok::<_, Infallible>(answer.unwrap()) }
+        });
+        let nodes = ["a", "b", "c"].map(str::to_owned);
+        let write = |node: &str| HttpRequest::new("/nodes").get(node, &GetParams::default());
+        let client = Client::new(service, "ns");
+        assert_eq!(probe(&client, &nodes, write, is_our_policy).await, expected);
+    }
 }
 
 #[test]
@@ -186,14 +215,14 @@ fn other_nodes_are_tried_each_time() {
 #[test]
 fn all_rules_must_be_in_force() {
     let (refusal, through) = (Met::Refusal, Met::Nobody);
-    assert_eq!(admission([&refusal; 3]).holds, Ok(()));
-    let why = admission([&through, &refusal, &refusal]).holds.unwrap_err();
+    assert_eq!(admission([&refusal; 3]), Finding::Holds);
+    let why = failure(admission([&through, &refusal, &refusal]));
     assert!(why.contains("webhook") && !why.contains("Policy"), "{why}");
     for of_policy in [
         [&refusal, &through, &refusal],
         [&refusal, &refusal, &through],
     ] {
-        let why = admission(of_policy).holds.unwrap_err();
+        let why = failure(admission(of_policy));
         assert!(
             why.contains("ValidatingAdmissionPolicy") && !why.contains("webhook"),
             "{why}"
@@ -218,7 +247,8 @@ fn bad_news_of_one_half_is_enough() {
             [&webhook, &Met::Refusal, &policy],
         ] {
             let finding = admission(met);
-            assert_eq!(finding.is_unknown, unknown, "{finding:?}");
+            let is_unknown = matches!(finding, Finding::Unknown(_));
+            assert_eq!(is_unknown, unknown, "{finding:?}");
         }
     }
 }
@@ -226,7 +256,7 @@ fn bad_news_of_one_half_is_enough() {
 #[test]
 fn a_ca_bundle_of_somebody_else_is_named() {
     let answer = "failed calling webhook \"w\": tls: failed to verify certificate: x509: certificate signed by unknown authority";
-    let says = |answer: &str| finding(&Met::Else(answer.into())).holds.unwrap_err();
+    let says = |answer: &str| failure(finding(&Met::Else(answer.into())));
     let said = says(answer);
     assert!(
         said.contains("remove the annotation cert-manager.io/inject-ca-from"),

@@ -1,11 +1,8 @@
-use brupop_api::{BottlerocketShadow, Item, Marker, State, names};
+use brupop_api::BottlerocketShadow;
 use kube::Resource as _;
 use serde_json::json;
 
-use super::passed_over::PASSED_OVER;
-use super::wanted::For;
 use super::*;
-use brupop_core::drain::Obstacle;
 
 /// A node in mid-update, whose agent has reached this state.
 fn updating(cluster: &mut Cluster, name: &str, reached: State, has_marker: bool) {
@@ -46,8 +43,12 @@ fn who_is_being_emptied_is_watched_before_who_is_next() {
     ] {
         updating(&mut cluster, name, reached, has_marker);
     }
+    let wanted = Drainer::default().wanted(&cluster);
+    let wanted = wanted
+        .into_iter()
+        .map(|it| (it.what_for, it.shadow, it.node));
     assert_eq!(
-        Drainer::default().wanted(&cluster),
+        wanted.collect::<Vec<_>>(),
         [
             (For::DrainUnwatched, "brs-y", "y"),
             (For::DrainNext, "brs-b", "b"),
@@ -66,7 +67,8 @@ fn a_node_whose_pods_were_dropped_is_looked_at_again_in_turn() {
     let wanted = |drainer: &Drainer, cluster: &Cluster| drainer.wanted(cluster).len();
     assert_eq!(wanted(&drainer, &cluster), 1);
     let (seen, obstacle) = (Duration::from_secs(7), Obstacle::TooManyPods);
-    drainer.note_dropped(["brs-a".to_owned()].into(), seen);
+    let dropped = PassedOver::new(obstacle.clone(), seen);
+    drainer.passed_over.insert("brs-a".to_owned(), dropped);
     assert_eq!(wanted(&drainer, &cluster), 0);
     let passed_over = &drainer.passed_over["brs-a"];
     assert_eq!(passed_over.obstacle, obstacle);
@@ -83,7 +85,7 @@ fn a_node_whose_pods_were_dropped_is_looked_at_again_in_turn() {
 fn each_node_has_its_turn() {
     let known = ["a", "b", "c"].map(|name| (name.to_owned(), 0)).into();
     let order = |last: &str| {
-        after(&known, last)
+        in_turn(&known, last)
             .map(|(name, _)| name.as_str())
             .collect::<String>()
     };

@@ -1,7 +1,6 @@
 use kube::Resource as _;
 use std::collections::BTreeMap;
 
-use super::last_pass::NodeGroup;
 use super::*;
 use brupop_api::printable::is_printable;
 use brupop_api::{BottlerocketShadow, Item};

@@ -8,9 +8,14 @@ use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::printable::is_printable;
 
 use super::*;
+use crate::process::tests::{holds_up, reconciler};
 use brupop_core::facts::{FleetFacts, NodeView, PodFacts, PoolFacts, TimeFacts};
 use brupop_core::leader::Ahead;
 use brupop_core::objects::NodeFacts;
+use http::{Request, Response};
+use kube::Client;
+use kube::client::Body;
+use tokio::sync::{mpsc::unbounded_channel, watch};
 
 fn node(shadow: &'static str, paused: bool) -> NodeView<'static> {
     let name = names::node_of_shadow(shadow).unwrap();
@@ -179,4 +184,27 @@ fn a_plan_is_printable_whatever_agents_say() {
     );
     assert!(text.lines().all(|line| line.len() < 4096), "{text}");
     assert!(is_printable(&serde_json::to_string(&plan).unwrap()));
+}
+
+#[tokio::test]
+async fn an_empty_cluster_is_decided_on_without_a_write() {
+    let (wrote, mut writes) = unbounded_channel();
+    let (_, elected) = watch::channel(None);
+    let reconciler = reconciler(holds_up(wrote, std::sync::mpsc::channel().1), elected);
+    let nodes = reconciler.dry_run(|_, decided| decided.nodes.len()).await;
+    assert_eq!((nodes.unwrap(), writes.recv().await), (0, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_read_in_time_is_named() {
+    let silent = tower::service_fn(|_: Request<Body>| {
+        std::future::pending::<Result<Response<Body>, std::convert::Infallible>>()
+    });
+    let (_, elected) = watch::channel(None);
+    let reconciler = reconciler(Client::new(silent, "ns"), elected);
+    let refused = reconciler.dry_run(|_, _| ()).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "not read within 20 s: Nodes, shadows, the fleet, the agents' pods, pools"
+    );
 }

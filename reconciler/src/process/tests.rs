@@ -5,7 +5,8 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 
 use super::*;
-use crate::leadership::tests::{api_server, election, of_another};
+use crate::lease::tests::{api_server, election, of_another};
+use brupop_core::policy::Policy;
 use clap::Parser as _;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
@@ -126,7 +127,7 @@ async fn the_lease_is_held_up_by_nothing_but_a_stuck_loop() {
     let (sender, mut other) = watch::channel(None);
     let (_resign, competes) = Shutdown::by_hand();
     let (well, client) = (Heartbeat::new(2 * DEADLINE), api_server(Arc::clone(&lease)));
-    tokio::spawn(leadership::run(
+    tokio::spawn(lease::run(
         election("other", LEASE),
         client,
         competes,
@@ -141,7 +142,7 @@ async fn the_lease_is_held_up_by_nothing_but_a_stuck_loop() {
 
     drop(go_on);
     until(|| !heartbeat.is_stuck()).await;
-    assert!(leadership::leads_now(&other).is_some());
+    assert!(lease::leads_now(&other).is_some());
     end.request();
     until(|| the_loop.is_finished()).await;
     assert_eq!(

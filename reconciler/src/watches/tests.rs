@@ -4,6 +4,7 @@ use super::*;
 use futures::stream;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::client::Body;
 use std::sync::Mutex;
 
 fn node(name: &str) -> Node {
@@ -25,24 +26,27 @@ async fn a_refresh_replaces_what_a_silent_watch_knows() {
     let watch = move || {
         let mut begun = begun.lock().unwrap();
         *begun += 1;
-        let list = watcher::Event::InitApply(node(&format!("node-{begun}")));
-        let events = [watcher::Event::Init, list, watcher::Event::InitDone];
+        let list = Event::InitApply(node(&format!("node-{begun}")));
+        let events = [Event::Init, list, Event::InitDone];
         stream::iter(events.map(Ok)).chain(stream::pending())
     };
     let changed = Arc::<Notify>::default();
-    let signals = (Arc::clone(&changed), Arc::<AtomicU64>::default());
     let known = Arc::<Mutex<Vec<String>>>::default();
     let kept = Arc::clone(&known);
     let keep = move |event| {
         let mut names = kept.lock().unwrap();
         match event {
-            watcher::Event::Init => names.clear(),
-            watcher::Event::InitApply(node) => names.extend(Node::meta(&node).name.clone()),
-            other => return matches!(other, watcher::Event::InitDone),
+            Event::Init => names.clear(),
+            Event::InitApply(node) => names.extend(Node::meta(&node).name.clone()),
+            other => return matches!(other, Event::InitDone),
         }
         false
     };
-    let watched = Watch::start("Nodes", watch, keep, signals);
+    let silent = tower::service_fn(|_: http::Request<Body>| {
+        std::future::pending::<Result<http::Response<Body>, std::convert::Infallible>>()
+    });
+    let all = Watches::start(&Client::new(silent, "ns"), "ns");
+    let watched = all.watch("Nodes", watch, keep, &changed);
     let names = || known.lock().unwrap().clone();
     assert!(!watched.synced() && !watched.is_fresh());
     changed.notified().await;

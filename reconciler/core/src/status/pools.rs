@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use super::health::health;
 use super::progress::Progress;
 use super::{DesiredCondition, generation};
+use crate::cluster::WatchedPool;
 use crate::decide::{Contenders, Decision, Reason, TooManyFailures};
 use crate::facts::{FleetFacts, NodeView, Observed, Owner, PoolFacts, in_order};
-use crate::pool::Pool;
 use crate::rules::GateQuery;
 use conditions::{NO_NODES, accepted, missing, unanswered_gate, waits_for_ever, without_force};
 
@@ -206,8 +206,10 @@ impl<'a> Tally<'a> {
 
 impl DesiredPoolStatus {
     /// Whether all of this, of the pool's spec as it is now, is stored already.
-    pub fn is_stored_in(&self, pool: &Pool) -> bool {
-        let (stored, generation) = (&pool.stored, pool.observed());
+    pub fn is_stored_in(&self, pool: &WatchedPool) -> bool {
+        let (Some(stored), generation) = (pool.stored(), pool.observed()) else {
+            return false;
+        };
         stored.observed_generation == generation
             && stored.counts == self.counts
             && stored.next_window == self.next_window
@@ -219,14 +221,14 @@ impl DesiredPoolStatus {
     }
 
     /// The status to apply to the pool.
-    pub fn patch(&self, pool: &Pool, now: &str) -> Value {
-        let stored = &pool.stored.conditions;
+    pub fn patch(&self, pool: &WatchedPool, now: &str) -> Value {
+        let stored = pool.stored().map_or(&[][..], |status| &status.conditions);
         let generation = pool.observed();
         let conditions = self
             .conditions
             .iter()
             .map(|wanted| wanted.stored_over(stored, generation, now));
-        let ObjectMeta { name, uid, .. } = &pool.metadata;
+        let ObjectMeta { name, uid, .. } = &pool.item.metadata;
         json!({
             "apiVersion": BottlerocketPool::api_version(&()),
             "kind": BottlerocketPool::kind(&()),
@@ -242,10 +244,10 @@ impl DesiredPoolStatus {
     }
 }
 
-impl Pool {
+impl WatchedPool {
     /// The generation of the spec, as conditions have it.
     fn observed(&self) -> Option<u64> {
-        generation(&self.metadata)
+        generation(&self.item.ok()?.metadata)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who leads: the loop around [`timing`], which watches the Lease, acquires it, renews it, gives it back.
+//! Who leads: watches the Lease, acquires it, renews it, gives it back.
 //!
 //! The Lease is for liveness only: somebody leads, and mostly just one. The ledger's term and conditional writes
 //! prevent what must never happen twice. So nothing here compares wall clocks.
@@ -6,29 +6,25 @@
 //! It runs on another thread than the loop that the Lease is for. If that loop is stuck, this process asks for the Lease no
 //! more, so that another leads; what the loop has begun, it gives up when it finds that it no longer leads.
 
-pub mod lease;
-pub mod timing;
-
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
 use brupop_api::Item;
+use brupop_core::cluster::version;
 use brupop_core::objects::LeaseRecord;
 use brupop_runtime::errors::describe;
 use brupop_runtime::{Heartbeat, Shutdown, only, patient, requests};
 use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::LeaseSpec;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::Client;
 use kube::api::Api;
 use kube::runtime::watcher::{self, watcher};
 use tokio::sync::watch;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep_until, timeout};
-
-use lease::{LONGEST, held_by, replacement, seen};
-use timing::{ElectionState, SeenLease, Timing, leads_until, write_at};
 
 /// Until when this process may act as the leader; `None` = it may not. The value changes with each renewal.
 pub type Elected = watch::Receiver<Option<Instant>>;
@@ -179,34 +175,18 @@ impl Candidate {
     }
 
     fn write_at(&self) -> Duration {
-        write_at(
-            self.seen_lease(),
-            &self.state,
-            &self.election.us,
-            &self.election.timing,
-        )
+        let Election { us, timing, .. } = &self.election;
+        write_at(self.seen_lease(), &self.state, us, timing)
     }
 
     fn leads_until(&self) -> Option<Instant> {
-        leads_until(
-            self.seen_lease(),
-            &self.state,
-            &self.election.us,
-            &self.election.timing,
-        )
-        .map(|until| self.epoch + until)
+        let Election { us, timing, .. } = &self.election;
+        let until = leads_until(self.seen_lease(), &self.state, us, timing);
+        until.map(|until| self.epoch + until)
     }
 
     /// Whether this version of the Lease is as new as ours, or newer.
     fn is_news(&self, lease: &Item<LeaseRecord>) -> bool {
-        let version = |lease: &Item<LeaseRecord>| {
-            lease
-                .metadata
-                .resource_version
-                .as_ref()?
-                .parse::<u64>()
-                .ok()
-        };
         self.lease.as_ref().and_then(version) <= version(lease)
     }
 
@@ -342,6 +322,130 @@ impl Candidate {
                 "the Lease could not be {what}; trying again"
             );
         }
+    }
+}
+
+/// The Lease as it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeenLease<'a> {
+    /// `spec.holderIdentity`; `None` or empty when it was released.
+    pub holder: Option<&'a str>,
+    /// For how long its holder may be silent: `spec.leaseDurationSeconds`, as far as that is believed.
+    pub duration: Duration,
+}
+
+/// When to do what; all of it in proportion to the lease's duration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// How long we may be silent before another takes over.
+    pub duration: Duration,
+    /// How long after the last renewal the next one is due.
+    pub renew_after: Duration,
+    /// How long after the last renewal we stop acting. Less than `duration`, so that we stop before another leader
+    /// begins.
+    pub renew_deadline: Duration,
+    /// Wait between two calls that failed.
+    pub retry: Duration,
+    /// Longest wait for an answer of the API server.
+    pub call: Duration,
+}
+
+impl Timing {
+    /// The timing for a lease of this duration.
+    pub fn of(duration: Duration) -> Self {
+        Self {
+            duration,
+            renew_after: duration / 3,
+            renew_deadline: duration * 2 / 3,
+            retry: duration / 15,
+            call: duration / 5,
+        }
+    }
+}
+
+/// What this process remembers; instants are durations since any fixed moment of a monotonic clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ElectionState {
+    /// When the current version of the Lease was first seen.
+    pub first_seen: Duration,
+    /// When the last of our renewals that succeeded was *sent*.
+    pub renewed: Option<Duration>,
+    /// No call before this instant, because the last one failed.
+    pub not_before: Duration,
+}
+
+/// Until when we may act as the leader; `None` = we may not.
+pub fn leads_until(
+    lease: Option<SeenLease<'_>>,
+    state: &ElectionState,
+    us: &str,
+    timing: &Timing,
+) -> Option<Duration> {
+    let ours = lease.is_some_and(|lease| lease.holder == Some(us));
+    state
+        .renewed
+        .filter(|_| ours)
+        .map(|renewed| renewed + timing.renew_deadline)
+}
+
+/// When to write the Lease next: to create it, to take it over from its last holder, or to renew ours.
+pub fn write_at(
+    lease: Option<SeenLease<'_>>,
+    state: &ElectionState,
+    us: &str,
+    timing: &Timing,
+) -> Duration {
+    let due = match lease {
+        // If it is ours from before a restart, it can be renewed at once: nobody else uses our name.
+        Some(lease) if lease.holder == Some(us) => state
+            .renewed
+            .map_or(Duration::ZERO, |renewed| renewed + timing.renew_after),
+        Some(SeenLease {
+            holder: Some(holder),
+            duration,
+        }) if !holder.is_empty() => state.first_seen + duration,
+        _ => Duration::ZERO,
+    };
+    due.max(state.not_before)
+}
+
+/// The longest silence of a leader that anybody waits for, and the longest that `LEASE_DURATION_SECONDS` may be. A Lease
+/// that asks for more was not written by a reconciler, or by one whose token was stolen.
+pub const LONGEST: Duration = Duration::from_mins(5);
+
+/// This record as the election sees it; `ours` is the duration of a Lease of ours.
+pub fn seen(record: &LeaseRecord, ours: Duration) -> SeenLease<'_> {
+    SeenLease {
+        holder: record.holder.as_deref(),
+        duration: record.duration.unwrap_or(ours).min(LONGEST),
+    }
+}
+
+/// The Lease to write, so that it is held by `us` from now on.
+pub fn held_by(record: &LeaseRecord, us: &str, duration: Duration, now: Timestamp) -> LeaseSpec {
+    let ours = record.holder.as_deref() == Some(us);
+    LeaseSpec {
+        holder_identity: Some(us.to_owned()),
+        lease_duration_seconds: Some(i32::try_from(duration.as_secs()).unwrap_or(i32::MAX)),
+        acquire_time: Some(MicroTime(record.acquired.filter(|_| ours).unwrap_or(now))),
+        renew_time: Some(MicroTime(now)),
+        lease_transitions: Some(record.transitions.saturating_add(i32::from(!ours))),
+        ..LeaseSpec::default()
+    }
+}
+
+/// The Lease with this spec, as it is put in the place of the one that was read. It has no labels, annotations, owners
+/// and finalizers: we write none, so any that are there were planted.
+pub fn replacement(read: Option<&Item<LeaseRecord>>, name: &str, spec: LeaseSpec) -> Lease {
+    let metadata = ObjectMeta {
+        name: Some(name.to_owned()),
+        uid: read.and_then(|lease| lease.metadata.uid.clone()),
+        resource_version: read.and_then(|lease| lease.metadata.resource_version.clone()),
+        ..ObjectMeta::default()
+    };
+    Lease {
+        metadata,
+        spec: Some(spec),
     }
 }
 
