@@ -137,7 +137,7 @@ pub enum SteeringCommand {
     },
     /// Request a node's update now: before others, and outside the maintenance window
     ///
-    /// The request stays in effect until it is cancelled. With plain kubectl: `kubectl annotate node NODE
+    /// The request ends with the update, or the first one that the host chooses. With plain kubectl: `kubectl annotate node NODE
     /// brupop.bottlerocket.aws/update-now=true`, and to cancel it `brupop.bottlerocket.aws/update-now-`.
     #[command(mut_group("Nodes", |nodes| nodes.required(true)))]
     UpdateNow {

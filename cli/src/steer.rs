@@ -109,7 +109,7 @@ pub(crate) fn update_now(node: &NodeFacts, namespace: &str, cancel: bool) -> Pla
     }
     let why = words::why(node.name(), namespace);
     let says = format!(
-        "{what} is asked for: it begins before others, also outside the window, and this stays so until it is cancelled; \
+        "{what} is asked for: it begins before others, also outside the window, and the request ends with it; \
          {why} says whether anything else is in its way"
     );
     annotate(node, names::UPDATE_NOW_ANNOTATION, Some("true"), says)

@@ -135,6 +135,7 @@ fn node_rows() -> Vec<Row> {
         flags(Field::ScaleDownDisabled),
         (Field::Marker, marker(1), marker(2)),
         texts(Field::Retry),
+        texts(Field::UpdateNow),
         texts(Field::UpdaterInterface),
     ]
 }

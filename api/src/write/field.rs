@@ -50,6 +50,8 @@ pub enum Field<'a> {
     Marker,
     /// Node: the annotation by which a person has ended a back-off.
     Retry,
+    /// Node: the annotation by which a person has requested its update.
+    UpdateNow,
     /// Node: the label by which it is looked after.
     UpdaterInterface,
     /// Node: what its kubelet says that it runs; only to be tested.
@@ -178,6 +180,7 @@ impl<'a> Field<'a> {
             Self::ScaleDownDisabled => annotation(Kind::Key, names::SCALE_DOWN_DISABLED_ANNOTATION),
             Self::Marker => annotation(Kind::Marker, names::MARKER_ANNOTATION),
             Self::Retry => annotation(Kind::Text, names::RETRY_ANNOTATION),
+            Self::UpdateNow => annotation(Kind::Text, names::UPDATE_NOW_ANNOTATION),
             Self::UpdaterInterface => label(Kind::Text, names::UPDATER_INTERFACE_LABEL),
             Self::OsImage => at(Part::Node, Kind::Text, "/status/nodeInfo/osImage"),
             Self::Term => at(Part::Ledger, Kind::Number, "/status/term"),

@@ -288,6 +288,10 @@ impl<'a> Step<'a> {
             write.tests.push((Field::Retry, read));
             write.sets.push((Field::Retry, Value::Absent));
         }
+        if self.undoes() && view.was_requested() {
+            write.tests.push((Field::UpdateNow, Value::text("true")));
+            write.sets.push((Field::UpdateNow, Value::Absent));
+        }
         Some(write)
     }
 

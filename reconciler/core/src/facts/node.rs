@@ -206,6 +206,13 @@ impl<'a> NodeView<'a> {
         (Some(retry) < shadow.spec.attempt && !shadow.spec.is_retried(Some(retry))).then_some(retry)
     }
 
+    /// Whether a person has requested the update that the node has now got.
+    pub(crate) fn was_requested(&self) -> bool {
+        let runs = self.shadow.and_then(|shadow| shadow.status.current_version);
+        let wanted = self.shadow.and_then(|shadow| shadow.spec.version);
+        self.node.is_some_and(|node| node.update_now) && runs.is_some() && runs == wanted
+    }
+
     /// Whether its agent has reported in the boot in which the Node is.
     pub(crate) fn has_reported(&self) -> bool {
         self.node.zip(self.shadow).is_some_and(|(node, shadow)| {

@@ -13,6 +13,7 @@ use brupop_testbed::host::{Answer, Call, Command, Faults};
 use brupop_testbed::{Fleet, await_until};
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 use tokio::time::Instant;
@@ -77,10 +78,10 @@ async fn one_node_is_updated_now(fleet: &Fleet) -> Result<()> {
     fleet.configure(&[]).await?;
     fleet.hosts[1].set_faults(Faults::default());
     fleet.until_runs("node-1", NEW).await?;
-    fleet
-        .annotate("node-1", &format!("{UPDATE_NOW_ANNOTATION}-"))
-        .await?;
     fleet.until_no_slot_is_taken().await?;
+    let node = Api::<Node>::all(fleet.client()).get("node-1").await?;
+    let is_requested = node.annotations().contains_key(UPDATE_NOW_ANNOTATION);
+    ensure!(!is_requested, "the request ends with its update");
     fleet
         .wait_for_metrics(
             "reconciler",

@@ -412,6 +412,10 @@ async fn an_update_is_asked_for(fleet: &Fleet, admin: &Person) -> Result<()> {
     admin
         .says("update-now node-2", &["is asked for already"])
         .await?;
+    let cancelled = ["no longer asked for"];
+    admin.says("update-now node-2 --cancel", &cancelled).await?;
+    let asked = ["the update of the node node-2 is asked for"];
+    admin.says("update-now node-2", &asked).await?;
     ensure!(
         annotation(fleet, "node-2", UPDATE_NOW_ANNOTATION)
             .await?
@@ -421,13 +425,12 @@ async fn an_update_is_asked_for(fleet: &Fleet, admin: &Person) -> Result<()> {
     admin.says("why node-2", &["node-2: NodePaused"]).await?;
     admin.says("resume node-2", &["no longer paused"]).await?;
     fleet.until_runs("node-2", NEW).await?;
-    admin
-        .says("update-now node-2 --cancel", &["no longer asked for"])
-        .await?;
+    fleet.until_no_slot_is_taken().await?;
     ensure!(
         annotation(fleet, "node-2", UPDATE_NOW_ANNOTATION)
             .await?
-            .is_none()
+            .is_none(),
+        "the request ends with its update"
     );
     ensure!(
         annotation(fleet, "node-2", PAUSE_ANNOTATION)

@@ -90,6 +90,29 @@ fn what_is_there_and_ours_is_undone() {
 }
 
 #[test]
+fn a_request_ends_with_its_update() {
+    let marker = Marker {
+        tainted: true,
+        ..nothing_done()
+    };
+    for (runs, is_past) in [("1.20.0", true), ("1.19.4", false)] {
+        let view = idle()
+            .with_node(|node| (node.update_now, node.marker) = (true, Some(Ok(marker.clone()))))
+            .with_shadow(|shadow| {
+                shadow.spec.version = Some("1.20.0");
+                shadow.status.current_version = Some(runs);
+            });
+        let decision = decide(&without_slots(), &view);
+        let Some(Effect::Write(write)) = &decision.effect else {
+            panic!("{:?}", decision.effect);
+        };
+        let removed = sets(write, Field::UpdateNow).is_some();
+        let tested = (Field::UpdateNow, Value::text("true"));
+        assert_eq!((removed, write.tests.contains(&tested)), (is_past, is_past));
+    }
+}
+
+#[test]
 fn past_retry_goes_with_the_next_change_of_the_node() {
     let failed = |attempt| LastFailure {
         attempt,

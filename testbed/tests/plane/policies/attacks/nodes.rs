@@ -164,6 +164,17 @@ fn metadata() -> Vec<Row> {
             annotation(names::RETRY_ANNOTATION, "5"),
             annotations,
         ),
+        marked(
+            "a request that has been met, removed",
+            annotation(names::UPDATE_NOW_ANNOTATION, ()),
+            Allowed,
+        ),
+        on(
+            "left-in-service",
+            "a request",
+            annotation(names::UPDATE_NOW_ANNOTATION, "true"),
+            annotations,
+        ),
         marked("no autoscaler removes it", kept.clone(), Allowed),
         marked("in other words", annotation(SCALE_DOWN, "x"), annotations),
         marked(
