@@ -283,7 +283,9 @@ impl Reconciler {
         } else {
             outcome.as_str()
         };
-        self.metrics.wrote(object, word);
+        if outcome != Outcome::Read {
+            self.metrics.wrote(object, word);
+        }
         let Context { node, reason, .. } = &request.context;
         match outcome {
             Outcome::Written if is_unchanged => {

@@ -14,16 +14,14 @@ use brupop_api::Item;
 use brupop_core::cluster::version;
 use brupop_core::objects::LeaseRecord;
 use brupop_runtime::errors::describe;
-use brupop_runtime::{Heartbeat, Shutdown, only, patient, requests};
-use futures::{Stream, StreamExt as _, TryStreamExt as _};
+use brupop_runtime::{Heartbeat, Shutdown, requests, watch_one};
+use futures::{Stream, StreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::Client;
 use kube::api::Api;
-use kube::runtime::watcher::{self, watcher};
 use tokio::sync::watch;
-use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep_until, timeout};
 
 /// Until when this process may act as the leader; `None` = it may not. The value changes with each renewal.
@@ -103,12 +101,12 @@ struct Candidate {
 
 impl Candidate {
     async fn compete(&mut self, elected: &watch::Sender<Option<Instant>>) {
-        let mut events = patient(watcher(self.leases.clone(), only(&self.election.lease))).boxed();
-        let (mut synced, mut listed) = (false, false);
+        let mut states = watch_one(self.leases.clone(), &self.election.lease).boxed();
+        let mut is_synced = false;
         loop {
             let until = self.leads_until();
             elected.send_if_modified(|current| std::mem::replace(current, until) != until);
-            let wake = if !synced {
+            let wake = if !is_synced {
                 self.now() + LONGEST
             } else if self.is_stuck() {
                 self.now() + self.election.timing.retry
@@ -121,26 +119,17 @@ impl Candidate {
                 }
                 due
             };
-            let event = tokio::select! {
-                event = events.try_next() => event,
+            let state = tokio::select! {
+                state = states.next() => state,
                 () = sleep_until(self.epoch + wake) => continue,
             };
-            match event {
-                Ok(Some(watcher::Event::Apply(lease))) => self.watched(lease),
-                Ok(Some(watcher::Event::Delete(lease))) if self.is_news(&lease) => self.saw(None),
-                Ok(Some(watcher::Event::Init)) => listed = false,
-                Ok(Some(watcher::Event::InitApply(lease))) => {
-                    listed = true;
+            match state {
+                Some(Ok(lease)) => {
+                    is_synced = true;
                     self.watched(lease);
                 }
-                Ok(Some(watcher::Event::InitDone)) => {
-                    if !listed {
-                        self.saw(None);
-                    }
-                    synced = true;
-                }
-                Ok(Some(watcher::Event::Delete(_)) | None) => {}
-                Err(error) => self.failed("watched", &describe(&error)),
+                Some(Err(error)) => self.failed("watched", &describe(&error)),
+                None => return,
             }
         }
     }
@@ -185,27 +174,19 @@ impl Candidate {
         until.map(|until| self.epoch + until)
     }
 
-    /// Whether this version of the Lease is as new as ours, or newer.
-    fn is_news(&self, lease: &Item<LeaseRecord>) -> bool {
-        self.lease.as_ref().and_then(version) <= version(lease)
-    }
-
     /// Takes the Lease from the watch, unless a call of ours was answered with a newer one.
-    fn watched(&mut self, lease: Item<LeaseRecord>) {
-        if self.is_news(&lease) {
-            self.saw(Some(lease));
+    fn watched(&mut self, lease: Option<Item<LeaseRecord>>) {
+        let known = self.lease.as_ref().and_then(version);
+        if lease.as_ref().is_none_or(|lease| known <= version(lease)) {
+            self.saw(lease);
         }
     }
 
     /// Takes the Lease as a call of ours was answered. Whatever is known was known before that call, so nothing is newer: etcd
     /// gives old versions once it was restored from a snapshot, and if nobody believed them, nobody could lead.
     fn saw(&mut self, lease: Option<Item<LeaseRecord>>) {
-        let version = |lease: &Option<Item<LeaseRecord>>| {
-            lease
-                .as_ref()
-                .and_then(|lease| lease.metadata.resource_version.clone())
-        };
-        if version(&lease) != version(&self.lease) {
+        let version = |lease: Option<&Item<_>>| lease?.metadata.resource_version.clone();
+        if version(lease.as_ref()) != version(self.lease.as_ref()) {
             self.state.first_seen = self.now();
             if let Some(Err(why)) = lease.as_ref().map(|lease| &lease.body) {
                 tracing::warn!(lease = self.election.lease, %why, "the Lease cannot be read; it will be taken over");
@@ -217,110 +198,88 @@ impl Candidate {
     /// Acquires or renews the Lease, on condition that it still has the version that was read.
     async fn acquire_or_renew(&mut self) {
         let sent = self.now();
-        let record = self.record_read();
-        let Election { us, timing, .. } = &self.election;
-        let answer = self
-            .write(held_by(&record, us, timing.duration, Timestamp::now()))
-            .await;
-        match answer {
-            Ok(Ok(lease)) => {
+        match self.write(self.held_by_us()).await {
+            Ok(lease) => {
                 self.saw(Some(lease));
                 self.state.renewed = Some(sent);
                 self.state.not_before = Duration::ZERO;
                 if std::mem::take(&mut self.failing) {
-                    tracing::info!(
-                        lease = self.election.lease,
-                        "the Lease can be read and written again"
-                    );
+                    let lease = &self.election.lease;
+                    tracing::info!(lease, "the Lease can be read and written again");
                 }
+                return;
             }
-            Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
+            Err(kube::Error::Api(status)) if status.code == 409 => {
                 tracing::debug!(lease = self.election.lease, "lost the race for the Lease");
-                self.read_again().await;
             }
-            Ok(Err(error)) => self.failed("written", &describe(&error)),
-            Err(_) => {
-                self.failed("written", "no answer in time");
-                // It may have been written nevertheless.
-                self.read_again().await;
-            }
+            // It may have been written nevertheless.
+            Err(error) => self.failed("written", &describe(&error)),
+        }
+        self.state.not_before = self.now() + self.election.timing.retry;
+        match self
+            .in_time(self.leases.get_opt(&self.election.lease))
+            .await
+        {
+            Ok(lease) => self.saw(lease),
+            Err(error) => self.failed("read", &describe(&error)),
         }
     }
 
-    async fn read_again(&mut self) {
-        self.state.not_before = self.now() + self.election.timing.retry;
-        let read = timeout(
-            self.election.timing.call,
-            self.leases.get_opt(&self.election.lease),
-        )
-        .await;
-        match read {
-            Ok(Ok(lease)) => self.saw(lease),
-            Ok(Err(error)) => self.failed("read", &describe(&error)),
-            Err(_) => self.failed("read", "no answer in time"),
-        }
+    /// Returns this answer, if it comes in time.
+    async fn in_time<T>(&self, call: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
+        let answer = timeout(self.election.timing.call, call).await;
+        answer.unwrap_or_else(|_| Err(kube::Error::Service("no answer in time".into())))
     }
 
     fn record_read(&self) -> LeaseRecord {
-        self.lease
-            .as_ref()
-            .and_then(Item::ok)
-            .cloned()
-            .unwrap_or_default()
+        let read = self.lease.as_ref().and_then(Item::ok);
+        read.cloned().unwrap_or_default()
+    }
+
+    fn held_by_us(&self) -> LeaseSpec {
+        let Election { us, timing, .. } = &self.election;
+        held_by(&self.record_read(), us, timing.duration, Timestamp::now())
     }
 
     /// Puts this Lease in the place of the one that was read, on condition that that is still there; or creates it, if
     /// there is none.
-    async fn write(&self, spec: LeaseSpec) -> Result<kube::Result<Item<LeaseRecord>>, Elapsed> {
-        let Election {
-            namespace,
-            lease: name,
-            timing,
-            ..
-        } = &self.election;
-        let read = self.lease.as_ref();
+    async fn write(&self, spec: LeaseSpec) -> kube::Result<Item<LeaseRecord>> {
+        let (client, read) = (&self.client, self.lease.as_ref());
+        let (namespace, name) = (&self.election.namespace, &self.election.lease);
         let lease = replacement(read, name, spec);
-        let call = async {
-            match read {
-                Some(_) => requests::replace(&self.client, namespace, name, &lease).await,
-                None => requests::create(&self.client, namespace, &lease).await,
+        match read {
+            Some(_) => {
+                self.in_time(requests::replace(client, namespace, name, &lease))
+                    .await
             }
-        };
-        timeout(timing.call, call).await
+            None => {
+                self.in_time(requests::create(client, namespace, &lease))
+                    .await
+            }
+        }
     }
 
     async fn release(&mut self) {
-        let record = self.record_read();
-        let Election { us, timing, .. } = &self.election;
-        if record.holder.as_ref() != Some(us) {
+        if self.record_read().holder.as_ref() != Some(&self.election.us) {
             return;
         }
-        let ours = held_by(&record, us, timing.duration, Timestamp::now());
-        match self
-            .write(LeaseSpec {
-                holder_identity: None,
-                ..ours
-            })
-            .await
-        {
-            Ok(Ok(_)) => tracing::info!(lease = self.election.lease, "gave back the Lease"),
-            Ok(Err(error)) => self.failed("given back", &describe(&error)),
-            Err(_) => self.failed("given back", "no answer in time"),
+        let free = LeaseSpec {
+            holder_identity: None,
+            ..self.held_by_us()
+        };
+        match self.write(free).await {
+            Ok(_) => tracing::info!(lease = self.election.lease, "gave back the Lease"),
+            Err(error) => self.failed("given back", &describe(&error)),
         }
     }
 
     /// Logs the first of several failures in a row, and delays the next call.
     fn failed(&mut self, what: &str, error: &str) {
-        self.state.not_before = self
-            .state
-            .not_before
-            .max(self.now() + self.election.timing.retry);
+        let retry = self.now() + self.election.timing.retry;
+        self.state.not_before = self.state.not_before.max(retry);
         if !std::mem::replace(&mut self.failing, true) {
-            tracing::warn!(
-                lease = self.election.lease,
-                error,
-                "the Lease could not be {what}; trying again"
-            );
+            let lease = &self.election.lease;
+            tracing::warn!(lease, error, "the Lease could not be {what}; trying again");
         }
     }
 }

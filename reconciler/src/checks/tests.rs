@@ -58,36 +58,29 @@ fn retries_slow_down_to_the_interval() {
 #[test]
 fn a_doubt_counts_while_no_check_is_made() {
     let mut admission = Check::new(s(60));
-    admission.doubt("nobody listens".into(), s(1));
+    let doubt = |admission: &mut Check, why: &str, second| {
+        admission.doubt(why.into(), s(second));
+        admission.holds().err().map(str::to_owned)
+    };
+    let is = |why: &str| Some(why.to_owned());
+    assert_eq!(doubt(&mut admission, "a", 1), is("a"));
+    assert_eq!(due(&admission), Some(s(0)));
     assert_eq!(
-        (admission.holds(), due(&admission)),
-        (Err("nobody listens"), Some(s(0)))
-    );
-    admission.doubt("no answer".into(), s(60));
-    assert_eq!(
-        admission.holds(),
-        Err("nobody listens"),
+        doubt(&mut admission, "b", 60),
+        is("a"),
         "not a sentence for each request"
     );
-    admission.doubt("no answer".into(), s(61));
-    assert_eq!(admission.holds(), Err("no answer"));
+    assert_eq!(doubt(&mut admission, "b", 61), is("b"));
     begin(&mut admission);
     admission.found(finding(&Met::Refusal), s(62));
-    admission.doubt("a late answer".into(), s(181));
     assert_eq!(
-        admission.holds(),
-        Ok(()),
-        "the next check is due, and may be about to begin"
+        doubt(&mut admission, "c", 181),
+        None,
+        "a check may be about to begin"
     );
-    admission.doubt("all shadows are gone".into(), s(182));
-    assert_eq!(admission.holds(), Err("all shadows are gone"));
+    assert_eq!(doubt(&mut admission, "d", 182), is("d"));
     begin(&mut admission);
-    admission.doubt("a late answer".into(), s(500));
-    assert_eq!(
-        admission.holds(),
-        Err("all shadows are gone"),
-        "one is under way"
-    );
+    assert_eq!(doubt(&mut admission, "e", 500), is("d"), "one is under way");
 }
 
 #[test]
@@ -120,42 +113,36 @@ fn an_operator_found_counts_before_all_is_known() {
 #[test]
 fn only_a_refusal_of_our_own_rule_counts() {
     let status = |code, message: &str| {
-        Err(Error::Api(
-            Status {
-                code,
-                message: message.into(),
-                ..Status::default()
-            }
-            .boxed(),
-        ))
+        let message = message.into();
+        let status = Status {
+            code,
+            message,
+            ..Status::default()
+        };
+        Err(Error::Api(status.boxed()))
     };
     let webhook = |answer| met(answer, is_our_webhook);
     let denied = |by: &str, rule: &str| {
+        let says = "denied the request:";
         status(
             403,
-            &format!(r#"admission webhook "{by}" denied the request: {rule} (status.message): x"#),
+            &format!(r#"admission webhook "{by}" {says} {rule} (status.message): x"#),
         )
     };
     let policy = |rule: &str| {
-        let message = format!(
-            r#"nodes "n" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: {rule}: x"#
-        );
+        let who = "ValidatingAdmissionPolicy 'p' with binding 'b'";
+        let message = format!(r#"nodes "n" is forbidden: {who} denied request: {rule}: x"#);
         met(status(403, &message), is_our_policy)
     };
-    let ours = "shadows.brupop.bottlerocket.aws";
+    let (ours, theirs) = ("shadows.brupop.bottlerocket.aws", "no-dry-runs.example.org");
+    let down = "failed calling webhook: connection refused";
     for (met, expected) in [
         (webhook(denied(ours, "reconciler-check")), "Refusal"),
         (webhook(denied(ours, "agent-own-fields")), "Else"),
-        (
-            webhook(denied("no-dry-runs.example.org", "ask the platform team")),
-            "Else",
-        ),
+        (webhook(denied(theirs, "ask the platform team")), "Else"),
         (webhook(Ok(())), "Nobody"),
         (webhook(status(403, "User cannot patch resource")), "Else"),
-        (
-            webhook(status(500, "failed calling webhook: connection refused")),
-            "Else",
-        ),
+        (webhook(status(500, down)), "Else"),
         (webhook(status(404, "not found")), "Nothing"),
         (webhook(status(429, "too many requests")), "Nothing"),
         (policy("reconciler-node-annotations"), "Refusal"),

@@ -26,35 +26,28 @@ fn an_eviction_names_the_uid_of_its_pod() {
 
 #[test]
 fn each_answer_is_understood() {
-    let status = |code, cause: Option<&str>| -> Status {
-        let causes: Vec<_> = cause
-            .map(|cause| json!({"reason": cause, "message": "the cause"}))
-            .into_iter()
-            .collect();
-        let details = json!({"causes": causes, "retryAfterSeconds": 10});
-        serde_json::from_value(json!({"code": code, "message": "the message", "details": details}))
-            .unwrap()
-    };
     let wait = Duration::from_secs(10);
+    let said = || "the message".to_owned();
+    let (failed, refused) = (
+        EvictionAnswer::Failed(said()),
+        EvictionAnswer::Refused(said()),
+    );
+    let blocked = EvictionAnswer::Blocked("the cause".into(), wait);
     for (code, cause, answer) in [
-        (404, None, EvictionAnswer::Gone),
-        (409, None, EvictionAnswer::Gone),
-        (
-            429,
-            Some("DisruptionBudget"),
-            EvictionAnswer::Blocked("the cause".into(), wait),
-        ),
-        (429, None, EvictionAnswer::Failed("the message".into())),
-        (403, Some("NamespaceTerminating"), EvictionAnswer::Leaving),
-        (403, None, EvictionAnswer::Refused("the message".into())),
-        (500, None, EvictionAnswer::Failed("the message".into())),
-        (503, None, EvictionAnswer::Failed("the message".into())),
+        (404, "", EvictionAnswer::Gone),
+        (409, "", EvictionAnswer::Gone),
+        (429, "DisruptionBudget", blocked),
+        (429, "", failed.clone()),
+        (403, "NamespaceTerminating", EvictionAnswer::Leaving),
+        (403, "", refused),
+        (500, "", failed.clone()),
+        (503, "", failed),
     ] {
-        assert_eq!(
-            EvictionAnswer::of(&status(code, cause)),
-            answer,
-            "{code} {cause:?}"
-        );
+        let causes = json!([{"reason": cause, "message": "the cause"}]);
+        let details = json!({"causes": causes, "retryAfterSeconds": 10});
+        let status = json!({"code": code, "message": said(), "details": details});
+        let status = serde_json::from_value(status).unwrap();
+        assert_eq!(EvictionAnswer::of(&status), answer, "{code} {cause}");
     }
     let hostile = Status {
         code: 500,
@@ -121,17 +114,12 @@ fn a_blocked_pod_holds_up_no_other() {
 fn only_a_refusal_that_lasts_is_worth_a_warning() {
     let (mut evictions, plan) = (Evictions::default(), plan(&["a", "b"]));
     let warned = |evictions: &Evictions| {
-        evictions
-            .lasting_refusal(&plan)
-            .map(|(pod, _)| pod.name.clone())
+        let refusal = evictions.lasting_refusal(&plan);
+        refusal.map(|(pod, _)| pod.name.clone())
     };
     for seconds in [0, 5, 29] {
-        let news = evicted(
-            &mut evictions,
-            "b",
-            &blocked(),
-            Duration::from_secs(seconds),
-        );
+        let now = Duration::from_secs(seconds);
+        let news = evicted(&mut evictions, "b", &blocked(), now);
         assert_eq!(
             (news, warned(&evictions)),
             (seconds == 0, None),
@@ -140,17 +128,11 @@ fn only_a_refusal_that_lasts_is_worth_a_warning() {
     }
     // Another pod, refused just now, is named as what holds the drain up, and does not hide the one of which to warn.
     evicted(&mut evictions, "a", &blocked(), LASTING);
-    assert!(
-        evicted(&mut evictions, "b", &blocked(), LASTING),
-        "that it lasts is news"
-    );
+    let news = evicted(&mut evictions, "b", &blocked(), LASTING);
+    assert!(news, "that it lasts is news");
     assert_eq!(warned(&evictions).as_deref(), Some("b"));
-    assert!(
-        evictions
-            .held_up_by(&plan, Timestamp::MIN)
-            .unwrap()
-            .starts_with("shop/a ")
-    );
+    let held_up_by = evictions.held_up_by(&plan, Timestamp::MIN).unwrap();
+    assert!(held_up_by.starts_with("shop/a "));
     evicted(&mut evictions, "b", &EvictionAnswer::Accepted, LASTING * 2);
     evicted(&mut evictions, "b", &blocked(), LASTING * 3);
     assert_eq!(warned(&evictions), None, "it is refused again");
@@ -208,12 +190,23 @@ fn answers_without_a_budget_are_asked_again_with_a_back_off() {
 }
 
 #[test]
-fn no_eviction_is_repeated_while_the_pod_leaves() {
-    let mut evictions = Evictions::default();
+fn each_answer_has_its_wait() {
     let plan = plan(&["a"]);
-    evicted(&mut evictions, "a", &EvictionAnswer::Accepted, ms(0));
-    assert_eq!(evictions.due(&plan, ms(29_999)), [] as [&PodKey; 0]);
-    assert_eq!(evictions.due(&plan, ms(30_000)).len(), 1);
+    let counting = |seconds| EvictionAnswer::Blocked(String::new(), Duration::from_secs(seconds));
+    for (answer, seconds) in [
+        (EvictionAnswer::Accepted, 30),
+        (EvictionAnswer::Leaving, 30),
+        (counting(0), 5),
+        (counting(10), 10),
+    ] {
+        let mut evictions = Evictions::default();
+        evicted(&mut evictions, "a", &answer, ms(0));
+        assert_eq!(
+            evictions.next(&plan, ms(0)),
+            Some(Duration::from_secs(seconds))
+        );
+        assert!(evictions.due(&plan, ms(seconds * 1000 - 1)).is_empty());
+    }
 }
 
 #[test]
@@ -223,30 +216,23 @@ fn a_pod_that_stays_too_long_is_named() {
         leaving: vec![(by, pod("cart"))],
         ..DrainPlan::default()
     };
-    let said =
-        |seconds| Evictions::default().held_up_by(&plan, by + SignedDuration::from_secs(seconds));
+    let none = Evictions::default();
+    let said = |seconds| none.held_up_by(&plan, by + SignedDuration::from_secs(seconds));
     assert_eq!((said(29), said(-119)), (None, None));
+    let slow = "shop/cart is terminating, and has until 2026-11-21T04:00:00Z to end";
+    assert_eq!(said(-120).as_deref(), Some(slow));
+    let late = said(30).unwrap();
+    assert!(late.starts_with("shop/cart should have ended by 2026-11-21T04:00:00Z"));
     assert_eq!(
-        said(-120).unwrap(),
-        "shop/cart is terminating, and has until 2026-11-21T04:00:00Z to end"
+        said(1000),
+        Some(late),
+        "the same words as long as it stands"
     );
-    assert!(
-        said(30)
-            .unwrap()
-            .starts_with("shop/cart should have ended by 2026-11-21T04:00:00Z")
-    );
-    assert_eq!(said(30), said(1000), "the same words as long as it stands");
-}
-
-#[test]
-fn an_unmanaged_pod_is_named() {
-    let plan = DrainPlan {
+    let unmanaged = DrainPlan {
         unmanaged: vec![pod("debug")],
         ..DrainPlan::default()
     };
-    let why = Evictions::default()
-        .held_up_by(&plan, Timestamp::MIN)
-        .unwrap();
+    let why = none.held_up_by(&unmanaged, Timestamp::MIN).unwrap();
     assert!(why.contains("shop/debug has no controller"), "{why}");
 }
 
@@ -263,16 +249,6 @@ fn pods_that_are_gone_are_forgotten() {
         [&pod("b")],
         "a call on its way is kept"
     );
-}
-
-#[test]
-fn the_wait_that_is_asked_for_is_kept() {
-    let mut evictions = Evictions::default();
-    let plan = plan(&["a"]);
-    let wait = Duration::from_secs(10);
-    let counting = EvictionAnswer::Blocked("the budget is being counted".into(), wait);
-    evicted(&mut evictions, "a", &counting, ms(0));
-    assert_eq!(evictions.next(&plan, ms(0)), Some(wait));
 }
 
 #[test]
@@ -294,15 +270,7 @@ async fn a_process_that_no_longer_leads_evicts_nothing() {
     let (wrote, mut writes) = unbounded_channel();
     let (_, elected) = watch::channel(None);
     let mut reconciler = reconciler(holds_up(wrote, std::sync::mpsc::channel().1), elected);
-    let pod = PodKey {
-        namespace: "n".into(),
-        name: "p".into(),
-        uid: "u".into(),
-    };
-    let plan = DrainPlan {
-        evict: vec![pod],
-        ..DrainPlan::default()
-    };
+    let plan = plan(&["p"]);
     reconciler.evict(&plan, &mut Wake::default());
     let (_, answer) = reconciler.evicting.join_next().await.unwrap().unwrap();
     assert_eq!((answer.as_str(), writes.try_recv().ok()), ("failed", None));

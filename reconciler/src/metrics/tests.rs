@@ -133,23 +133,15 @@ fn hosts_are_counted_as_upstreams_users_know_it() {
 #[test]
 fn failures_are_counted_by_node_and_by_version() {
     let mut cluster = cluster([]);
-    for (name, failures) in [
-        (
-            "a",
-            json!({"count": 1, "at": "2026-11-21T04:00:00Z", "reason": "FellBack"}),
-        ),
-        (
-            "b",
-            json!({"count": 3, "at": "2026-11-21T04:00:00Z", "reason": "FellBack"}),
-        ),
-        (
-            "c",
-            json!({"count": 1, "at": "2026-11-21T04:00:00Z", "reason": "DrainTimedOut"}),
-        ),
-        ("d", json!(null)),
+    for (name, count, reason) in [
+        ("a", 1, "FellBack"),
+        ("b", 3, "FellBack"),
+        ("c", 1, "DrainTimedOut"),
     ] {
+        let failures = json!({"count": count, "at": "2026-11-21T04:00:00Z", "reason": reason});
         cluster.record(name).shadow = Some(shadow(json!({"spec": {"last_failure": failures}})));
     }
+    cluster.record("d").shadow = Some(shadow(json!({})));
     let failure = |node| json!({"node": node, "at": "2026-11-21T04:00:00Z", "reason": "FellBack"});
     let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"versions": [
         {"version": "1.20.0", "variant": "aws", "failures": [failure("a"), failure("b")]},
@@ -274,62 +266,51 @@ fn updates_are_told_before_the_first_one() {
 #[test]
 fn updates_without_workloads_are_counted_by_pool_within_a_bound() {
     let metrics = Metrics::default();
-    let pass = |pools: &[String]| {
+    let pass = |pools: Vec<String>| {
         let nodes = pools
             .iter()
-            .map(|pool| (group(pool, "NoUpdate", "1.0.0"), 1))
-            .collect();
+            .map(|pool| (group(pool, "NoUpdate", "1.0.0"), 1));
         metrics.passed(Some(LastPass {
-            nodes,
+            nodes: nodes.collect(),
             ..LastPass::default()
         }));
     };
-    let text = || metrics.render(None, 0, NOW.parse().unwrap());
-    let line = |pool: &str, count: u64| {
-        format!("brupop_updated_without_workloads_total{{pool=\"{pool}\"}} {count}")
+    let name = "brupop_updated_without_workloads_total";
+    let has = |counts: [(&str, u64); 3]| {
+        let text = metrics.render(None, 0, NOW.parse().unwrap());
+        for (pool, count) in counts {
+            has_lines(&text, &[&format!("{name}{{pool=\"{pool}\"}} {count}")]);
+        }
+        text
     };
-    pass(&["web".to_owned()]);
-    has_lines(
-        &text(),
-        &[&line("web", 0), &line("default", 0), &line("other", 0)],
-    );
+    pass(vec!["web".to_owned()]);
+    has([("web", 0), ("default", 0), ("other", 0)]);
     // Others come and go.
     for round in 0..3 {
         pass(
-            &(0..40)
+            (0..40)
                 .map(|number| format!("pool-{round}-{number:02}"))
-                .collect::<Vec<_>>(),
+                .collect(),
         );
     }
     for pool in ["web", "default", "pool-2-39", "pool-2-38"] {
         metrics.ended(&Ended::WithoutWorkloads(pool.to_owned()));
     }
-    has_lines(
-        &text(),
-        &[&line("web", 1), &line("default", 1), &line("other", 2)],
-    );
-    assert_eq!(
-        text()
-            .matches("brupop_updated_without_workloads_total{")
-            .count(),
-        MAX_POOLS
-    );
+    let text = has([("web", 1), ("default", 1), ("other", 2)]);
+    assert_eq!(text.matches(&format!("{name}{{")).count(), MAX_POOLS);
 }
 
 #[test]
 fn pools_do_not_grow_without_bound() {
     let pools = (0..60).map(|number| format!("pool-{number:02}"));
-    let waiting = pools.clone().enumerate().map(|(number, pool)| {
-        // The later the pool by its name, the longer its update has been known.
-        (
-            (pool, "OutsideWindow"),
-            format!("2026-11-21T03:{:02}:00Z", 59 - number),
-        )
+    // The later the pool by its name, the longer its update has been known.
+    let waiting = (0..60).map(|number| {
+        let since = format!("2026-11-21T03:{:02}:00Z", 59 - number);
+        ((format!("pool-{number:02}"), "OutsideWindow"), since)
     });
+    let nodes = pools.map(|pool| (group(&pool, "OutsideWindow", "1.0.0"), 1));
     let pass = LastPass {
-        nodes: pools
-            .map(|pool| (group(&pool, "OutsideWindow", "1.0.0"), 1))
-            .collect(),
+        nodes: nodes.collect(),
         waiting: waiting.collect(),
         ..LastPass::default()
     };
@@ -357,33 +338,25 @@ fn pools_do_not_grow_without_bound() {
 
 #[test]
 fn a_time_that_cannot_be_read_is_left_out() {
-    let waiting = |since: &str| BTreeMap::from([((String::new(), "NodePaused"), since.to_owned())]);
+    let series = r#"brupop_oldest_waiting_update_seconds{pool="",reason="NodePaused"}"#;
     for (since, told_seconds) in [
         ("soon", None),
         ("2026-11-21T05:00:00Z", Some(0)),
         (NOW, Some(0)),
     ] {
         let metrics = Metrics::default();
-        let nodes = BTreeMap::from([(group("", "NodePaused", ""), 1)]);
+        let paused = (String::new(), "NodePaused");
         metrics.passed(Some(LastPass {
-            nodes,
-            waiting: waiting(since),
+            nodes: BTreeMap::from([(group("", "NodePaused", ""), 1)]),
+            waiting: BTreeMap::from([(paused, since.to_owned())]),
             ..LastPass::default()
         }));
         let text = told(&metrics, &Cluster::default(), 0);
-        let line = told_seconds.map(|seconds| {
-            format!(
-                "brupop_oldest_waiting_update_seconds{{pool=\"\",reason=\"NodePaused\"}} {seconds}"
-            )
-        });
         let lines = text
             .lines()
-            .filter(|line| line.starts_with("brupop_oldest_waiting_update_seconds"));
-        assert_eq!(
-            lines.collect::<Vec<_>>(),
-            line.iter().map(String::as_str).collect::<Vec<_>>(),
-            "{since}"
-        );
+            .filter(|line| line.starts_with("brupop_oldest_waiting"));
+        let expected = told_seconds.map(|seconds: u64| format!("{series} {seconds}"));
+        assert!(lines.eq(expected.as_deref()), "{since}: {text}");
     }
 }
 
