@@ -18,11 +18,9 @@ use crate::shadow::{LastFailure, Staged};
 use crate::{Marker, State};
 
 mod field;
-mod fit;
 mod pointer;
 
 pub use field::Field;
-pub use fit::Misfit;
 
 /// An object, and the part of it, that is written. `N` is the type of its name: `&str`, or `String` for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -170,11 +168,7 @@ impl Write<'_> {
     ///
     /// On what was read, the API server takes the patch exactly when all tests hold. On anything newer it may refuse
     /// more (a parent or a list has changed), never less, and what it stores is always what the write says.
-    ///
-    /// # Errors
-    /// The first field that the write's object does not have, or that takes no such value.
-    pub fn patch(&self, observed: &serde_json::Value) -> Result<Patch, Misfit> {
-        self.fits()?;
+    pub fn patch(&self, observed: &serde_json::Value) -> Patch {
         let mut patch = pointer::Builder::new(observed);
         for (field, value) in &self.tests {
             if field.value_in(observed).as_ref() == Some(value) {
@@ -189,7 +183,7 @@ impl Write<'_> {
             }
             patch.set(&field.pointer(), field.json(value, observed));
         }
-        Ok(patch.finish())
+        patch.finish()
     }
 }
 

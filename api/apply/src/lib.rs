@@ -1,12 +1,14 @@
 //! Writes carried out on objects in memory: on the model's truth, and on typed objects in tests. No program that ships has
 //! this crate.
 
-use brupop_api::write::Misfit;
 use brupop_api::{Field, Value, Write};
 
 mod fields;
+mod fit;
 #[cfg(test)]
 mod tests;
+
+pub use fit::{Misfit, fits};
 
 /// Anything with fields that can be read and set.
 pub trait Fields {
@@ -20,16 +22,10 @@ pub trait Fields {
     /// # Errors
     /// As [`apply`].
     fn carry_out(&mut self, write: &Write<'_>) -> Result<(), NotApplied> {
-        let missing = |verb, field: Field<'_>, value: &Value<'_>| Misfit {
-            object: format!("{:?}", write.object),
-            field: format!("{field:?}"),
-            verb,
-            value: format!("{value:?}"),
-        };
         for (field, expected) in &write.tests {
             let found = self
                 .get(*field)
-                .ok_or_else(|| missing("test", *field, expected))?;
+                .ok_or_else(|| Misfit::new(write, "test", *field, expected))?;
             if found != *expected {
                 return Err(NotApplied::Unmet(Unmet {
                     field: format!("{field:?}"),
@@ -40,7 +36,7 @@ pub trait Fields {
         }
         for (field, value) in &write.sets {
             self.get(*field)
-                .ok_or_else(|| missing("set", *field, value))?;
+                .ok_or_else(|| Misfit::new(write, "set", *field, value))?;
         }
         for (field, value) in &write.sets {
             self.set(*field, value);
@@ -77,6 +73,6 @@ pub struct Unmet {
 /// # Errors
 /// The first test that does not hold; or the first field that the object does not have, or that takes no such value.
 pub fn apply(write: &Write<'_>, object: &mut impl Fields) -> Result<(), NotApplied> {
-    write.fits()?;
+    fits(write)?;
     object.carry_out(write)
 }

@@ -227,7 +227,7 @@ where
                     );
                 }
                 let read = json!(now);
-                let patch = write.patch(&read).unwrap();
+                let patch = write.patch(&read);
                 assert_eq!(
                     patched::<T>(&read, &patch),
                     Ok(settled(json!(after))),
@@ -253,7 +253,7 @@ where
         }
         let mut changed = now.clone();
         changed.set(*field, other);
-        let patch = write.patch(&read).unwrap();
+        let patch = write.patch(&read);
         assert!(
             patched::<T>(&json!(changed), &patch).is_err(),
             "{field:?} has become {other:?}: {patch}"
@@ -270,7 +270,7 @@ where
             "{field:?} is not {other:?}"
         );
         assert_eq!(after, *now, "a write whose test fails sets nothing");
-        let patch = write.patch(&read).unwrap();
+        let patch = write.patch(&read);
         assert!(
             patched::<T>(&read, &patch).is_err(),
             "{field:?} is not {other:?}: {patch}"

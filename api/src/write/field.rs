@@ -1,4 +1,4 @@
-//! The fields that writes test and set: of each its part of the object, the kind of its value, and its JSON pointer.
+//! The fields that writes test and set: of each the kind of its value, and its JSON pointer.
 
 use std::borrow::Cow;
 
@@ -70,20 +70,9 @@ pub enum Field<'a> {
     LastFinished,
 }
 
-/// Which part of an object a field is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
-    /// What the API server says of it: only to be tested.
-    Identity,
-    Spec,
-    Status,
-    Node,
-    Ledger,
-}
-
 /// What values may stand in a field, beside none.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+#[derive(Clone, Copy)]
+enum Kind {
     Text,
     Number,
     State,
@@ -102,108 +91,69 @@ pub(super) enum Kind {
     Taint,
 }
 
-/// Where a field is, and of which kind: the key is that of a member whose name has to be escaped.
-pub(super) struct Place<'a> {
-    pub(super) part: Part,
-    pub(super) kind: Kind,
-    path: &'static str,
-    key: Option<&'a str>,
-}
-
-impl Place<'_> {
-    fn pointer(&self) -> String {
-        match self.key {
-            None => self.path.to_owned(),
-            Some(key) => format!(
-                "{}/{}",
-                self.path,
-                key.replace('~', "~0").replace('/', "~1")
-            ),
-        }
-    }
-}
-
 impl<'a> Field<'a> {
-    pub(super) fn place(self) -> Place<'a> {
-        let at = |part, kind, path| Place {
-            part,
-            kind,
-            path,
-            key: None,
-        };
-        let entry = |part, kind, path, key| Place {
-            part,
-            kind,
-            path,
-            key: Some(key),
-        };
-        let label = |kind, key: &'static str| entry(Part::Node, kind, "/metadata/labels", key);
-        let annotation =
-            |kind, key: &'static str| entry(Part::Node, kind, "/metadata/annotations", key);
+    /// The kind of its values, the pointer to it, and the name of a member there that has to be escaped.
+    fn place(self) -> (Kind, &'static str, Option<&'a str>) {
+        let at = |kind, path| (kind, path, None);
+        let label = |kind, key| (kind, "/metadata/labels", Some(key));
+        let annotation = |kind, key| (kind, "/metadata/annotations", Some(key));
         match self {
-            Self::Uid => at(Part::Identity, Kind::Text, "/metadata/uid"),
-            Self::Generation => at(Part::Identity, Kind::Number, "/metadata/generation"),
-            Self::SpecState => at(Part::Spec, Kind::State, "/spec/state"),
-            Self::SpecTransitionTimestamp => {
-                at(Part::Spec, Kind::Text, "/spec/state_transition_timestamp")
-            }
-            Self::SpecVersion => at(Part::Spec, Kind::Text, "/spec/version"),
-            Self::SpecAttempt => at(Part::Spec, Kind::Number, "/spec/attempt"),
-            Self::SpecLeaderTerm => at(Part::Spec, Kind::Number, "/spec/leader_term"),
-            Self::SpecBaselineBootId => at(Part::Spec, Kind::Text, "/spec/baseline_boot_id"),
-            Self::SpecRebootGrantedBootId => {
-                at(Part::Spec, Kind::Text, "/spec/reboot_granted_boot_id")
-            }
-            Self::SpecLastFailure => at(Part::Spec, Kind::LastFailure, "/spec/last_failure"),
-            Self::CurrentVersion => at(Part::Status, Kind::Text, "/status/current_version"),
-            Self::TargetVersion => at(Part::Status, Kind::Text, "/status/target_version"),
-            Self::CurrentState => at(Part::Status, Kind::State, "/status/current_state"),
-            Self::CrashCount => at(Part::Status, Kind::Number, "/status/crash_count"),
-            Self::FailureTimestamp => at(
-                Part::Status,
-                Kind::Text,
-                "/status/state_transition_failure_timestamp",
-            ),
-            Self::StatusAttempt => at(Part::Status, Kind::Number, "/status/attempt"),
-            Self::StatusBootId => at(Part::Status, Kind::Text, "/status/boot_id"),
-            Self::StatusStaged => at(Part::Status, Kind::Staged, "/status/staged"),
-            Self::StatusRebootClaimedBootId => {
-                at(Part::Status, Kind::Text, "/status/reboot_claimed_boot_id")
-            }
-            Self::StatusProblem => at(Part::Status, Kind::Problem, "/status/problem"),
-            Self::StatusProblemSince => at(Part::Status, Kind::Text, "/status/problem_since"),
-            Self::StatusMessage => at(Part::Status, Kind::Text, "/status/message"),
-            Self::Unschedulable => at(Part::Node, Kind::Flag, "/spec/unschedulable"),
+            Self::Uid => at(Kind::Text, "/metadata/uid"),
+            Self::Generation => at(Kind::Number, "/metadata/generation"),
+            Self::SpecState => at(Kind::State, "/spec/state"),
+            Self::SpecTransitionTimestamp => at(Kind::Text, "/spec/state_transition_timestamp"),
+            Self::SpecVersion => at(Kind::Text, "/spec/version"),
+            Self::SpecAttempt => at(Kind::Number, "/spec/attempt"),
+            Self::SpecLeaderTerm => at(Kind::Number, "/spec/leader_term"),
+            Self::SpecBaselineBootId => at(Kind::Text, "/spec/baseline_boot_id"),
+            Self::SpecRebootGrantedBootId => at(Kind::Text, "/spec/reboot_granted_boot_id"),
+            Self::SpecLastFailure => at(Kind::LastFailure, "/spec/last_failure"),
+            Self::CurrentVersion => at(Kind::Text, "/status/current_version"),
+            Self::TargetVersion => at(Kind::Text, "/status/target_version"),
+            Self::CurrentState => at(Kind::State, "/status/current_state"),
+            Self::CrashCount => at(Kind::Number, "/status/crash_count"),
+            Self::FailureTimestamp => at(Kind::Text, "/status/state_transition_failure_timestamp"),
+            Self::StatusAttempt => at(Kind::Number, "/status/attempt"),
+            Self::StatusBootId => at(Kind::Text, "/status/boot_id"),
+            Self::StatusStaged => at(Kind::Staged, "/status/staged"),
+            Self::StatusRebootClaimedBootId => at(Kind::Text, "/status/reboot_claimed_boot_id"),
+            Self::StatusProblem => at(Kind::Problem, "/status/problem"),
+            Self::StatusProblemSince => at(Kind::Text, "/status/problem_since"),
+            Self::StatusMessage => at(Kind::Text, "/status/message"),
+            Self::Unschedulable => at(Kind::Flag, "/spec/unschedulable"),
             Self::ExcludedFromLoadBalancers => label(Kind::Key, names::EXCLUDE_FROM_LB_LABEL),
-            Self::UpdatingTaint => at(Part::Node, Kind::Taint, "/spec/taints"),
+            Self::UpdatingTaint => at(Kind::Taint, "/spec/taints"),
             Self::DoNotDisrupt => annotation(Kind::Key, names::DO_NOT_DISRUPT_ANNOTATION),
             Self::ScaleDownDisabled => annotation(Kind::Key, names::SCALE_DOWN_DISABLED_ANNOTATION),
             Self::Marker => annotation(Kind::Marker, names::MARKER_ANNOTATION),
             Self::Retry => annotation(Kind::Text, names::RETRY_ANNOTATION),
             Self::UpdateNow => annotation(Kind::Text, names::UPDATE_NOW_ANNOTATION),
             Self::UpdaterInterface => label(Kind::Text, names::UPDATER_INTERFACE_LABEL),
-            Self::OsImage => at(Part::Node, Kind::Text, "/status/nodeInfo/osImage"),
-            Self::Term => at(Part::Ledger, Kind::Number, "/status/term"),
-            Self::Slots => at(Part::Ledger, Kind::Slots, "/status/slots"),
-            Self::Slot(shadow) => entry(Part::Ledger, Kind::Slot, "/status/slots", shadow),
-            Self::Versions => at(Part::Ledger, Kind::Versions, "/status/versions"),
-            Self::DonePools => at(Part::Ledger, Kind::DonePools, "/status/donePools"),
-            Self::LastFinished => at(Part::Ledger, Kind::Text, "/status/lastFinished"),
+            Self::OsImage => at(Kind::Text, "/status/nodeInfo/osImage"),
+            Self::Term => at(Kind::Number, "/status/term"),
+            Self::Slots => at(Kind::Slots, "/status/slots"),
+            Self::Slot(shadow) => (Kind::Slot, "/status/slots", Some(shadow)),
+            Self::Versions => at(Kind::Versions, "/status/versions"),
+            Self::DonePools => at(Kind::DonePools, "/status/donePools"),
+            Self::LastFinished => at(Kind::Text, "/status/lastFinished"),
         }
     }
 
     /// JSON pointer to the field in its object.
     pub fn pointer(self) -> String {
-        self.place().pointer()
+        let (_, path, key) = self.place();
+        key.map_or_else(
+            || path.to_owned(),
+            |key| format!("{path}/{}", key.replace('~', "~0").replace('/', "~1")),
+        )
     }
 
     /// What stands there in the object as it was read, by meaning: a null is absent, and words, order and defaults do not
     /// matter. `None` is something that is no value of the field.
     pub fn value_in(self, observed: &Json) -> Option<Value<'static>> {
-        let place = self.place();
-        let kind = place.kind;
+        let (kind, ..) = self.place();
         let Some(found) = observed
-            .pointer(&place.pointer())
+            .pointer(&self.pointer())
             .filter(|found| !found.is_null())
         else {
             // None of them may be written as an empty map or list, or be absent.

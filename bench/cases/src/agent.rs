@@ -81,7 +81,7 @@ impl Agent {
         let facts = ShadowFacts::of(black_box(&self.shadow)).expect("a shadow that can be read");
         match step(&host, &facts, &self.memory).0 {
             Step::Report(write) => {
-                let patch = write.patch(&self.read).expect("a write that fits");
+                let patch = write.patch(&self.read);
                 Some(serde_json::to_vec(&patch).expect("a patch"))
             }
             Step::Wait => None,

@@ -135,8 +135,7 @@ fn a_list_of_taints_is_replaced_only_as_it_was_read() {
         tests: vec![],
         sets,
     }
-    .patch(&read)
-    .unwrap();
+    .patch(&read);
     assert!(patched::<Node>(&read, &patch).is_ok());
     let mut meanwhile = read;
     meanwhile["spec"]["taints"] = json!([theirs, {"key": "new", "effect": "NoSchedule"}]);
@@ -174,8 +173,7 @@ fn whose_words_count_is_told_by_the_field() {
             tests,
             sets: vec![],
         }
-        .patch(&read)
-        .unwrap();
+        .patch(&read);
         assert_eq!(
             patched::<Node>(&read, &patch).is_ok(),
             is_set,
@@ -206,7 +204,7 @@ fn what_was_absent_is_tested_to_be_so_still() {
             tests: vec![],
             sets: vec![(field, value)],
         };
-        let patch = write.patch(&json!(read)).unwrap();
+        let patch = write.patch(&json!(read));
         assert!(
             patched::<BottlerocketShadow>(&json!(read), &patch).is_ok(),
             "{says}: {patch}"
@@ -245,7 +243,7 @@ fn what_means_the_same_is_the_same() {
             tests: vec![(field, value)],
             sets: vec![],
         };
-        let patch = write.patch(&read).unwrap();
+        let patch = write.patch(&read);
         let mut document = read.clone();
         assert!(
             json_patch::patch(&mut document, &patch).is_ok(),
@@ -254,7 +252,6 @@ fn what_means_the_same_is_the_same() {
     }
 }
 
-/// Which fields fit is told by `brupop_api`.
 #[test]
 fn what_does_not_fit_changes_nothing() {
     let shadow = bare_shadow();
@@ -271,6 +268,5 @@ fn what_does_not_fit_changes_nothing() {
         let mut after = shadow.clone();
         assert_eq!(apply(&write, &mut after).is_ok(), fits, "{field:?}");
         assert_eq!(after == shadow, !fits, "{field:?}");
-        assert_eq!(write.patch(&json!(shadow)).is_ok(), fits, "{field:?}");
     }
 }

@@ -390,9 +390,12 @@ impl NodeFacts {
         });
         self.version = version(&os_image).map(str::to_owned);
         self.variant = variant(&os_image).map(str::to_owned);
-        self.marker = self
-            .annotation(names::MARKER_ANNOTATION)
-            .map(|text| Marker::parse(text).map_err(|error| error.to_string()));
+        self.marker = self.annotation(names::MARKER_ANNOTATION).map(|text| {
+            Marker::parse(text).map_err(|why| {
+                let annotation = names::MARKER_ANNOTATION;
+                format!("the node's annotation {annotation} cannot be read: {why}")
+            })
+        });
         self.taints = spec.taints;
         (self.boot_id, self.os_image) = (boot_id, os_image);
         Ok(())

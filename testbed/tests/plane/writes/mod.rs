@@ -124,7 +124,7 @@ impl Server {
         } else {
             ""
         };
-        let patch = serde_json::to_value(write.patch(read)?)?;
+        let patch = serde_json::to_value(write.patch(read))?;
         match self
             .request(Method::PATCH, &format!("{}{sub}", now.path), &patch)
             .await
@@ -243,7 +243,7 @@ where
             "{write:?}\nread {}\nnow {}\npatch {}",
             read.json,
             now.json,
-            json!(write.patch(&quoted_read).ok())
+            json!(write.patch(&quoted_read))
         )
     };
     match (&expected, &found) {

@@ -79,7 +79,7 @@ pub async fn of_two_who_take_one_has_it(client: &Client) -> Result<()> {
         };
         let patches = names
             .each_ref()
-            .map(|name| json!(take(name).patch(&fleet.json).ok()));
+            .map(|name| json!(take(name).patch(&fleet.json)));
         let path = format!("{}/status", fleet.path);
         let (one, other) = tokio::join!(
             server.request(Method::PATCH, &path, &patches[0]),

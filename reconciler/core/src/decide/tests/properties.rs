@@ -60,7 +60,7 @@ proptest! {
         let terms = [None, Some(fleet.status())].map(|ledger| new_term(ledger, &observed.views).1);
         let label = opt_in(&FleetFacts::EXAMPLE, &BARE).unwrap();
         for write in of_nodes.chain(decided.allocation.write).chain(terms).chain([label]) {
-            prop_assert_eq!(write.fits(), Ok(()));
+            prop_assert_eq!(brupop_apply::fits(&write), Ok(()));
         }
     }
 

@@ -162,7 +162,7 @@ fn past_retry_goes_with_the_next_change_of_the_node() {
             json!({"metadata": {"uid": "node-uid", "annotations": annotations}})
         };
         let read = node("2");
-        let patch = write.patch(&read).unwrap();
+        let patch = write.patch(&read);
         for (found, taken) in [("2", true), ("3", false)] {
             let mut found = node(found);
             assert_eq!(
