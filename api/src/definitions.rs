@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt as _;
 
@@ -31,7 +31,6 @@ pub fn all() -> Vec<CustomResourceDefinition> {
             .filter_map(|version| version.schema.as_mut());
         for schema in schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()) {
             leave_out_defaults(schema);
-            begin_unobserved(schema);
         }
         crd
     };
@@ -57,24 +56,6 @@ fn leave_out_defaults(schema: &mut JSONSchemaProps) {
     }
     if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
         leave_out_defaults(values);
-    }
-}
-
-/// Until the reconciler has seen an object, its status says so. kstatus, and with it Flux and Helm, would take an object
-/// without a status for one that is ready.
-fn begin_unobserved(schema: &mut JSONSchemaProps) {
-    let status = schema
-        .properties
-        .as_mut()
-        .and_then(|properties| properties.get_mut("status"));
-    let has = |status: &&mut JSONSchemaProps| {
-        status
-            .properties
-            .as_ref()
-            .is_some_and(|fields| fields.contains_key("observedGeneration"))
-    };
-    if let Some(status) = status.filter(has) {
-        status.default = Some(JSON(serde_json::json!({"observedGeneration": 0})));
     }
 }
 

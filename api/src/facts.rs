@@ -1,7 +1,6 @@
 //! What decisions need of a shadow, borrowed and small: the same view for agent, reconciler and model.
 
-use crate::problem::Problem;
-use crate::shadow::{BottlerocketShadow, LastFailure, Staged, State};
+use crate::shadow::{BottlerocketShadow, LastFailure, Problem, Staged, State};
 
 /// A shadow as decisions see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -151,6 +151,12 @@ pub(crate) fn name_keys(most: usize) -> Value {
     json!([{"rule": rule, "message": "each key is the name of an object"}])
 }
 
+/// The status of an object that the reconciler has not seen. kstatus, and with it Flux and Helm, would take an object without a
+/// status for one that is ready.
+pub(crate) fn unobserved() -> Value {
+    json!({"observedGeneration": 0})
+}
+
 /// The rule that `start` comes before `end`. Of one that is no time, its own rule tells.
 pub(crate) fn ordered() -> String {
     let (start, end) = (

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::conditions::Condition;
 use crate::item::{Metadata, Readable, Unreadable};
-use crate::problem::Problem;
 use crate::schema::{self, BootId, Counter, Sentence, Time, Version, Word};
 
 crate::words! {
@@ -240,15 +239,164 @@ pub struct Staged {
     pub prefetched: bool,
 }
 
+crate::words! {
+    /// What an agent says is wrong. It stands until what it is about has ended otherwise.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+    pub enum Problem {
+        /// Bottlerocket's API gives no answer that can be used.
+        HostUnreachable,
+        /// Bottlerocket's API refuses an update command.
+        CommandRefused,
+        /// Bottlerocket's API refuses to reboot.
+        RebootRefused,
+        /// The host could not look for updates, or does not get to it.
+        RefreshFailed,
+        /// The host's image has no in-place updates.
+        NoInPlaceUpdates,
+        /// The host's repository has a newer version, and the host does not choose it.
+        NoUpdateChosen,
+        /// A download ahead of its turn failed.
+        PrefetchFailed,
+        /// An image that may be a person's is in the way of a download ahead of its turn.
+        PrefetchBlocked,
+        /// The host would not boot the update next, and a reboot that was asked for may still come.
+        NotNextToBoot,
+        /// The host would boot an image whose update was given up, and fails to deactivate it.
+        CannotDisarm,
+        /// A step of an update failed.
+        StepFailed,
+    }
+}
+
+impl Problem {
+    /// Does Bottlerocket's API not answer, or refuse what it is asked?
+    pub fn is_of_host_api(self) -> bool {
+        matches!(
+            self,
+            Self::HostUnreachable | Self::CommandRefused | Self::RebootRefused
+        )
+    }
+
+    /// Is it about an attempt, and not about a host that waits for its turn?
+    pub fn is_of_attempt(self) -> bool {
+        matches!(self, Self::StepFailed | Self::NotNextToBoot)
+    }
+
+    /// Would an update fail for certain, most often at its first step, a refresh?
+    pub fn prevents_update(self) -> bool {
+        matches!(self, Self::RefreshFailed | Self::NoInPlaceUpdates) || self.is_of_host_api()
+    }
+}
+
+/// May the reconciler move the spec from one state to the other?
+///
+/// Forward step by step, and back to Idle from everywhere: by success from `MonitoringUpdate`, by abort from the
+/// others.
+pub fn spec_may_move(from: State, to: State) -> bool {
+    match (from, to) {
+        (_, State::ErrorReset) => false,
+        (from, to) if from == to => true,
+        (_, State::Idle)
+        | (State::Idle, State::StagedAndPerformedUpdate)
+        | (State::StagedAndPerformedUpdate, State::RebootedIntoUpdate)
+        | (State::RebootedIntoUpdate, State::MonitoringUpdate) => true,
+        _ => false,
+    }
+}
+
+/// The states that an agent may report while the spec asks for `goal`.
+///
+/// The goal once it is reached, or `ErrorReset` when it cannot be; from any state before, for an agent may have been
+/// away for several steps. Idle cannot fail: there is nothing to do.
+pub fn status_may_become(goal: State, from: Option<State>, to: State) -> bool {
+    from == Some(to)
+        || to == goal
+        || (to == State::ErrorReset && goal != State::Idle && goal != State::ErrorReset)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use State::{ErrorReset, Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate};
 
     #[test]
     fn a_state_has_one_name() {
         for state in State::ALL {
             assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
             assert_eq!(state.to_string(), state.as_str());
+        }
+    }
+
+    #[test]
+    fn what_a_problem_is_about_is_told_by_its_name() {
+        use Problem::{
+            CannotDisarm, CommandRefused, HostUnreachable, NoInPlaceUpdates, NoUpdateChosen,
+            NotNextToBoot, PrefetchBlocked, PrefetchFailed, RebootRefused, RefreshFailed,
+            StepFailed,
+        };
+        for problem in Problem::ALL {
+            let expected = match problem {
+                HostUnreachable | CommandRefused | RebootRefused => (true, false, true),
+                RefreshFailed | NoInPlaceUpdates => (false, false, true),
+                NoUpdateChosen | PrefetchFailed | PrefetchBlocked | CannotDisarm => {
+                    (false, false, false)
+                }
+                NotNextToBoot | StepFailed => (false, true, false),
+            };
+            let told = (
+                problem.is_of_host_api(),
+                problem.is_of_attempt(),
+                problem.prevents_update(),
+            );
+            assert_eq!(told, expected, "{problem}");
+        }
+    }
+
+    #[test]
+    fn a_spec_stays_moves_one_forward_or_to_idle() {
+        let legal: Vec<(State, State)> = State::ALL
+            .into_iter()
+            .flat_map(|from| State::ALL.into_iter().map(move |to| (from, to)))
+            .filter(|&(from, to)| spec_may_move(from, to))
+            .collect();
+        assert_eq!(
+            legal,
+            [
+                (Idle, Idle),
+                (Idle, StagedAndPerformedUpdate),
+                (StagedAndPerformedUpdate, Idle),
+                (StagedAndPerformedUpdate, StagedAndPerformedUpdate),
+                (StagedAndPerformedUpdate, RebootedIntoUpdate),
+                (RebootedIntoUpdate, Idle),
+                (RebootedIntoUpdate, RebootedIntoUpdate),
+                (RebootedIntoUpdate, MonitoringUpdate),
+                (MonitoringUpdate, Idle),
+                (MonitoringUpdate, MonitoringUpdate),
+                (ErrorReset, Idle),
+            ]
+        );
+    }
+
+    #[test]
+    fn status_follows_the_goal_or_fails() {
+        for goal in [
+            Idle,
+            StagedAndPerformedUpdate,
+            RebootedIntoUpdate,
+            MonitoringUpdate,
+        ] {
+            for from in State::ALL.into_iter().map(Some).chain([None]) {
+                let reachable: Vec<State> = State::ALL
+                    .into_iter()
+                    .filter(|&to| from != Some(to) && status_may_become(goal, from, to))
+                    .collect();
+                let mut expected = vec![goal];
+                if goal != Idle {
+                    expected.push(ErrorReset);
+                }
+                expected.retain(|&to| from != Some(to));
+                assert_eq!(reachable, expected, "goal {goal}, from {from:?}");
+            }
         }
     }
 }

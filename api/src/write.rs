@@ -5,7 +5,7 @@
 //! each other.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use json_patch::{
     AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation, jsonptr::PointerBuf,
@@ -13,12 +13,10 @@ use json_patch::{
 use serde_json::json;
 
 use crate::fleet::{DonePool, Slot, VersionRecord};
-use crate::problem::Problem;
 use crate::shadow::{LastFailure, Staged};
-use crate::{Marker, State};
+use crate::{Marker, Problem, State};
 
 mod field;
-mod pointer;
 
 pub use field::Field;
 
@@ -169,7 +167,7 @@ impl Write<'_> {
     /// On what was read, the API server takes the patch exactly when all tests hold. On anything newer it may refuse
     /// more (a parent or a list has changed), never less, and what it stores is always what the write says.
     pub fn patch(&self, observed: &serde_json::Value) -> Patch {
-        let mut patch = pointer::Builder::new(observed);
+        let mut patch = Builder::new(observed);
         for (field, value) in &self.tests {
             if field.value_in(observed).as_ref() == Some(value) {
                 patch.test_as_read(&field.pointer());
@@ -210,4 +208,102 @@ fn remove(path: &str) -> PatchOperation {
 /// no test matches.
 fn parse(path: &str) -> PointerBuf {
     PointerBuf::parse(path).unwrap_or_default()
+}
+
+/// Collects the operations; parents that are absent are tested to be so, and made once.
+struct Builder<'a> {
+    observed: &'a serde_json::Value,
+    tests: Vec<PatchOperation>,
+    sets: Vec<PatchOperation>,
+    made: BTreeSet<String>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(observed: &'a serde_json::Value) -> Self {
+        Self {
+            observed,
+            tests: vec![],
+            sets: vec![],
+            made: BTreeSet::new(),
+        }
+    }
+
+    /// `test`: null stands for absent, which the server takes as long as the parent is there.
+    fn test(&mut self, path: &str, value: serde_json::Value) {
+        let path = self
+            .absent_ancestor(path)
+            .filter(|_| value.is_null())
+            .unwrap_or_else(|| path.to_owned());
+        let operation = test(&path, value);
+        if !self.tests.contains(&operation) {
+            self.tests.push(operation);
+        }
+    }
+
+    /// `test` that what stands there is what was read.
+    fn test_as_read(&mut self, path: &str) {
+        self.test(
+            path,
+            self.observed
+                .pointer(path)
+                .cloned()
+                .unwrap_or(serde_json::Value::Null),
+        );
+    }
+
+    /// `add` (which replaces a member that exists), or `remove` for null; of what is absent, a test that it still is.
+    fn set(&mut self, path: &str, value: serde_json::Value) {
+        if value.is_null() {
+            if self
+                .observed
+                .pointer(path)
+                .is_some_and(|found| !found.is_null())
+            {
+                self.sets.push(remove(path));
+            } else {
+                self.test_absent(path);
+            }
+            return;
+        }
+        while let Some(ancestor) = self
+            .absent_ancestor(path)
+            .filter(|ancestor| ancestor != path)
+        {
+            self.test_absent(&ancestor);
+            self.sets.push(add(&ancestor, json!({})));
+            self.made.insert(ancestor);
+        }
+        self.sets.push(add(path, value));
+    }
+
+    fn finish(self) -> Patch {
+        Patch(self.tests.into_iter().chain(self.sets).collect())
+    }
+
+    /// `test` that nothing stands there; but below a parent that this patch makes nothing can, nor be tested.
+    fn test_absent(&mut self, path: &str) {
+        let below = |made: &String| {
+            path.strip_prefix(made.as_str())
+                .is_some_and(|rest| rest.starts_with('/'))
+        };
+        if !self.made.iter().any(below) {
+            self.test(path, serde_json::Value::Null);
+        }
+    }
+
+    /// The topmost pointer on the way to `path` (itself included) that neither was read nor is made by this patch.
+    fn absent_ancestor(&self, path: &str) -> Option<String> {
+        path.match_indices('/')
+            .map(|(at, _)| &path[..at])
+            .skip(1)
+            .chain([path])
+            .find(|prefix| {
+                !self.made.contains(*prefix)
+                    && self
+                        .observed
+                        .pointer(prefix)
+                        .is_none_or(serde_json::Value::is_null)
+            })
+            .map(str::to_owned)
+    }
 }

@@ -3,7 +3,7 @@
 use brupop_agent_core::step::{
     BegunCommand, Command, HostCall, Step, StepMemory, UpdateState, step,
 };
-use brupop_api::transitions::status_may_become;
+use brupop_api::shadow::status_may_become;
 use brupop_api::{Field, State, Value, Write};
 
 use crate::actions::Lie;

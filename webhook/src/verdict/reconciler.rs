@@ -3,7 +3,7 @@
 
 use super::request::{is_node, read};
 use super::{Change, Refusal, ReviewedShadow, Rule, ShadowRequest, attempt_and_grant};
-use brupop_api::transitions::spec_may_move;
+use brupop_api::shadow::spec_may_move;
 use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, State, names};
 use kube::core::admission::Operation;
 

@@ -1,7 +1,7 @@
 //! What holds for any host, shadow and memory.
 
 use brupop_api::shadow::LastFailure;
-use brupop_api::transitions::status_may_become;
+use brupop_api::shadow::status_may_become;
 use brupop_apply::apply;
 use proptest::prelude::*;
 
