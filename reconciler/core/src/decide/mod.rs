@@ -14,7 +14,7 @@ mod versions;
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::facts::{FirstPoolStanding, FleetFacts, NodeView, Observed, UnmanagedNode};
+use crate::facts::{FirstPool, FirstPoolStanding, FleetFacts, NodeView, Observed, UnmanagedNode};
 use crate::objects::runs_bottlerocket;
 use crate::window::Starts;
 pub use allocate::{Allocation, candidates, new_term};
@@ -90,6 +90,13 @@ pub fn decide<'a>(
                 let offers = view.node.and_then(|node| offers.get(node.variant()));
                 let missing = offers.and_then(|offers| offers.missing(fleet, view));
                 missing.map_or(Reason::NoUpdate, Reason::NotOffered)
+            }
+            Reason::WaitingForPool(first)
+                if first.standing == FirstPoolStanding::NotDone
+                    && fleet.pool(first.pool).is_some_and(|pool| pool.nodes == 0) =>
+            {
+                let standing = FirstPoolStanding::Empty;
+                Reason::WaitingForPool(FirstPool { standing, ..first })
             }
             // Names the node that keeps the other pool from being done.
             Reason::WaitingForPool(mut first) if first.standing == FirstPoolStanding::NotDone => {

@@ -710,6 +710,9 @@ impl fmt::Display for FirstPool<'_> {
             FirstPoolStanding::Missing => {
                 f.write_str(", and there is no BottlerocketPool of this name")
             }
+            FirstPoolStanding::Empty => {
+                f.write_str(", and owns no node that is opted in, so it is never done")
+            }
             FirstPoolStanding::NotDone => f.write_str(": it is not done with this version"),
             FirstPoolStanding::Behind(node) => write!(
                 f,

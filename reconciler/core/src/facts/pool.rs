@@ -101,6 +101,8 @@ pub enum FirstPoolStanding<'a> {
     /// There is no pool of this name.
     Missing,
     NotDone,
+    /// It owns no node, so it is never done.
+    Empty,
     /// A node of it runs an older version and does not ask for this one.
     Behind(&'a str),
     /// It is done, and has been for long enough at this time.

@@ -181,7 +181,7 @@ impl<'a> Tally<'a> {
         let waits = if goes_on {
             None
         } else {
-            waits_for_ever(fleet, pool)
+            waits_for_ever(fleet, pool, waits_for_pool)
         };
         let stalls = invalid
             .or(contends.as_ref())

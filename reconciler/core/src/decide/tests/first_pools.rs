@@ -313,6 +313,10 @@ fn who_waits_for_a_pool_is_told_for_what() {
             FirstPoolStanding::Missing,
             ", and there is no BottlerocketPool of this name",
         ),
+        (
+            FirstPoolStanding::Empty,
+            ", and owns no node that is opted in, so it is never done",
+        ),
     ] {
         let reason = Reason::WaitingForPool(FirstPool {
             pool: "canary",

@@ -106,10 +106,12 @@ pub(super) fn missing<'a>(pool: &PoolFacts<'a>) -> Option<Reason<'a>> {
     }))
 }
 
-/// That a pool never begins that goes first, or before one that does, and so on.
+/// That a pool never begins that goes first, or before one that does, and so on. One that owns no node matters only while nodes
+/// wait for it.
 pub(super) fn waits_for_ever(
     fleet: &FleetFacts<'_>,
     pool: &PoolFacts<'_>,
+    nodes_wait: bool,
 ) -> Option<DesiredCondition> {
     let mut open: VecDeque<&PoolFacts<'_>> = VecDeque::from([pool]);
     let mut seen = BTreeSet::new();
@@ -117,6 +119,7 @@ pub(super) fn waits_for_ever(
         let why = match next.starts {
             _ if next.name == pool.name => None,
             Starts::Invalid(why) => Some(why.into()),
+            _ if next.nodes == 0 && nodes_wait => Some("it owns no node that is opted in".into()),
             _ => missing(next).map(|reason| reason.message()),
         };
         if let Some(why) = why {

@@ -77,6 +77,22 @@ fn a_pool_says_at_once_that_none_before_it_ever_begins() {
     }
 }
 
+/// Such as one whose nodes have lost their labels. Without a node that waits, nobody has to act.
+#[test]
+fn a_pool_stalls_behind_one_that_owns_no_node() {
+    let mut cluster = of_pool(json!({"priority": 2, "dependsOn": [{"pool": "a"}]}));
+    let selector = json!({"nodeSelector": {"matchLabels": {"no": "node"}}});
+    a_pool("a", selector).put(&mut cluster);
+    join(&mut cluster, "n", NEW, None, false);
+    let seen = status(&mut cluster);
+    assert_eq!(words(&seen)[4], "Stalled=False/NotStalled");
+    join(&mut cluster, "n", OLD, Some(NEW), false);
+    let seen = status(&mut cluster);
+    assert_eq!(words(&seen)[4], "Stalled=True/WaitingForPool");
+    let why = "the pool a goes first (spec.dependsOn), and never begins: it owns no node that is opted in";
+    assert_eq!(seen.conditions[4].message, why);
+}
+
 /// Of a version that the first pool was done with before.
 #[test]
 fn a_pool_that_is_being_updated_is_not_stalled_by_the_one_before_it() {
