@@ -206,11 +206,11 @@ impl<'a> NodeView<'a> {
         (Some(retry) < shadow.spec.attempt && !shadow.spec.is_retried(Some(retry))).then_some(retry)
     }
 
-    /// Whether a person has requested the update that the node has now got.
+    /// Whether a person has requested the update that the node has now got. Its agent may not have reported yet.
     pub(crate) fn was_requested(&self) -> bool {
-        let runs = self.shadow.and_then(|shadow| shadow.status.current_version);
         let wanted = self.shadow.and_then(|shadow| shadow.spec.version);
-        self.node.is_some_and(|node| node.update_now) && runs.is_some() && runs == wanted
+        let requested = self.node.filter(|node| node.update_now);
+        wanted.is_some() && requested.and_then(NodeFacts::version) == wanted
     }
 
     /// Whether its agent has reported in the boot in which the Node is.

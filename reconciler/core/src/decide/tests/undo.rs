@@ -97,11 +97,11 @@ fn a_request_ends_with_its_update() {
     };
     for (runs, is_past) in [("1.20.0", true), ("1.19.4", false)] {
         let view = idle()
-            .with_node(|node| (node.update_now, node.marker) = (true, Some(Ok(marker.clone()))))
-            .with_shadow(|shadow| {
-                shadow.spec.version = Some("1.20.0");
-                shadow.status.current_version = Some(runs);
-            });
+            .with_node(|node| {
+                (node.update_now, node.marker) = (true, Some(Ok(marker.clone())));
+                node.version = Some(runs.to_owned());
+            })
+            .with_shadow(|shadow| shadow.spec.version = Some("1.20.0"));
         let decision = decide(&without_slots(), &view);
         let Some(Effect::Write(write)) = &decision.effect else {
             panic!("{:?}", decision.effect);
