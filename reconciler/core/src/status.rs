@@ -2,13 +2,11 @@
 
 mod events;
 mod fleet;
-mod halted;
-mod health;
 mod pools;
-mod progress;
 
+use brupop_api::conditions::ConditionStatus::{self, False, True};
 use brupop_api::conditions::{
-    ADMISSION_ENFORCED, Condition, ConditionStatus, IDLE, OTHER_OPERATOR, OVERDUE, PROGRESSING,
+    ADMISSION_ENFORCED, Condition, IDLE, OTHER_OPERATOR, OVERDUE, PROGRESSING, READY, STALLED,
     UPDATE_AVAILABLE,
 };
 use brupop_api::crds::MESSAGE_MAX;
@@ -23,27 +21,23 @@ use crate::decide::{Reason, TO_GO_ON, goes_back};
 use crate::facts::NodeView;
 use crate::times;
 pub use events::EventText;
-pub use fleet::DesiredFleetStatus;
-pub use halted::halted_versions;
+pub use fleet::{DesiredFleetStatus, Progress, halted_versions};
 pub use pools::{DesiredPoolStatus, NoAnswer, pools};
-pub use progress::Progress;
 
 /// What people have asked of a node that has no update, and may have forgotten: it takes effect with the next update.
 pub fn left_by_people(view: &NodeView<'_>) -> Option<&'static str> {
     let node = view.node?;
-    match (node.paused, node.update_now) {
-        (true, true) => Some(
+    Some(match (node.paused, node.update_now) {
+        (true, true) => {
             "a person has paused the node (annotation brupop.bottlerocket.aws/pause), and asked for its update at once \
-             (brupop.bottlerocket.aws/update-now)",
-        ),
-        (true, false) => {
-            Some("a person has paused the node (annotation brupop.bottlerocket.aws/pause)")
+             (brupop.bottlerocket.aws/update-now)"
         }
-        (false, true) => Some(
-            "a person has asked for its next update at once (annotation brupop.bottlerocket.aws/update-now)",
-        ),
-        (false, false) => None,
-    }
+        (true, false) => "a person has paused the node (annotation brupop.bottlerocket.aws/pause)",
+        (false, true) => {
+            "a person has asked for its next update at once (annotation brupop.bottlerocket.aws/update-now)"
+        }
+        (false, false) => return None,
+    })
 }
 
 /// That the update of a node is to an older version than it runs.
@@ -107,78 +101,74 @@ impl DesiredCondition {
             "the update has held its slot for longer than this step may take: {}",
             progressing.message
         );
-        Self::of(OVERDUE, ConditionStatus::True, progressing.reason, &message)
+        Self::of(OVERDUE, True, progressing.reason, &message)
     }
 
     /// The condition `UpdateAvailable` of a shadow, once its agent has reported. It does not name the version, so that its time
     /// stays if another one is published meanwhile, and it needs no write then.
     pub fn update_available(shadow: &ShadowFacts<'_>) -> Option<Self> {
         shadow.status.current_version?;
-        let (status, reason, message) = match shadow.update() {
-            Some(_) => (
-                ConditionStatus::True,
-                "TargetDiffers",
-                "the host chooses an update (status.target_version), and does not run it yet",
-            ),
-            None => (
-                ConditionStatus::False,
-                "NoneChosen",
-                "the host chooses no update",
-            ),
+        let (status, reason, message) = if shadow.update().is_some() {
+            let differs =
+                "the host chooses an update (status.target_version), and does not run it yet";
+            (True, "TargetDiffers", differs)
+        } else {
+            (False, "NoneChosen", "the host chooses no update")
         };
         Some(Self::of(UPDATE_AVAILABLE, status, reason, message))
     }
 
     /// The condition `AdmissionEnforced` of the fleet; `Err` says what was seen instead of a refusal.
     pub fn admission(enforced: Result<(), &str>) -> Self {
-        let (status, reason, message) = match enforced {
-            Ok(()) => (
-                ConditionStatus::True,
-                "Refused",
-                "webhook and policy refused the dry runs, as they must",
-            ),
-            Err(why) => (ConditionStatus::False, "NotRefused", why),
-        };
-        Self::of(ADMISSION_ENFORCED, status, reason, message)
+        let refused = "webhook and policy refused the dry runs, as they must";
+        match enforced {
+            Ok(()) => Self::of(ADMISSION_ENFORCED, True, "Refused", refused),
+            Err(why) => Self::of(ADMISSION_ENFORCED, False, "NotRefused", why),
+        }
     }
 
     /// The condition `OtherOperator` of the fleet; `Err` says which one is here, or why that is not known.
     pub fn other_operator(alone: Result<(), &str>) -> Self {
-        let (status, reason, message) = match alone {
-            Ok(()) => (
-                ConditionStatus::False,
-                "NoneFound",
-                "upstream's operator is not installed",
-            ),
-            Err(why) => (ConditionStatus::True, "NotRuledOut", why),
-        };
-        Self::of(OTHER_OPERATOR, status, reason, message)
+        let none = "upstream's operator is not installed";
+        match alone {
+            Ok(()) => Self::of(OTHER_OPERATOR, False, "NoneFound", none),
+            Err(why) => Self::of(OTHER_OPERATOR, True, "NotRuledOut", why),
+        }
     }
 
     /// The condition `Idle` of the fleet, in which this many nodes are busy. The message changes only with that number.
     pub fn idle(busy_nodes: usize) -> Self {
-        let (status, reason, message) = match busy_nodes {
-            0 => (
-                ConditionStatus::True,
-                "NothingInProgress",
-                "no node is being updated, and no change of the operator is left on any Node"
-                    .to_owned(),
-            ),
-            1 => (
-                ConditionStatus::False,
-                "InProgress",
-                "1 node is being updated, carries changes of the operator, or cannot be read"
-                    .to_owned(),
-            ),
-            many => (
-                ConditionStatus::False,
-                "InProgress",
-                format!(
+        let none = "no node is being updated, and no change of the operator is left on any Node";
+        let one = "1 node is being updated, carries changes of the operator, or cannot be read";
+        match busy_nodes {
+            0 => Self::of(IDLE, True, "NothingInProgress", none),
+            1 => Self::of(IDLE, False, "InProgress", one),
+            many => {
+                let many = format!(
                     "{many} nodes are being updated, carry changes of the operator, or cannot be read"
-                ),
-            ),
-        };
-        Self::of(IDLE, status, reason, &message)
+                );
+                Self::of(IDLE, False, "InProgress", &many)
+            }
+        }
+    }
+
+    /// The conditions `Ready` and `Stalled` of the fleet or a pool, which kstatus reads, and with it Flux and Helm. They are made from
+    /// the word and the sentence that say why a person has to act, if one has to. If not, `Ready` is True, or what is given.
+    ///
+    /// `Stalled` is False where it might be left out: kstatus treats both alike, and `kubectl wait --for=condition=Stalled=false`
+    /// finds nothing without it. There is no `Reconciling`: it would be True during each roll-out, so that a release of
+    /// Bottlerocket, which changes no object, would keep Flux and Helm waiting.
+    fn health(stalls: Option<(&'static str, &str)>, ready: Option<Self>) -> [Self; 2] {
+        if let Some((reason, message)) = stalls {
+            return [(READY, False), (STALLED, True)]
+                .map(|(type_, status)| Self::of(type_, status, reason, message));
+        }
+        let in_force = "the spec is in force: nodes are updated, or wait, as it says";
+        let well = "it is not invalid, contends for no node, and no halt holds nodes";
+        [
+            ready.unwrap_or_else(|| Self::of(READY, True, "InForce", in_force)),
+            Self::of(STALLED, False, "NotStalled", well),
+        ]
     }
 
     /// Whether this stands among these conditions, of this generation of the spec.
@@ -206,18 +196,16 @@ impl DesiredCondition {
         generation: Option<u64>,
         now: &str,
     ) -> Condition {
-        let kept = self
-            .found(conditions)
-            .filter(|found| found.status == self.status);
+        let found = self.found(conditions);
+        let before = found.filter(|found| found.status == self.status);
+        let since = before.map_or(now, |before| &before.last_transition_time);
         Condition {
             type_: self.type_.to_owned(),
             status: self.status,
             reason: self.reason.to_owned(),
             message: self.message.clone(),
             observed_generation: generation,
-            last_transition_time: kept
-                .map_or(now, |found| &found.last_transition_time)
-                .to_owned(),
+            last_transition_time: since.to_owned(),
         }
     }
 }
@@ -228,18 +216,14 @@ pub(crate) fn generation(metadata: &ObjectMeta) -> Option<u64> {
 }
 
 pub fn shadow_conditions(shadow: &BottlerocketShadow) -> &[Condition] {
-    shadow
-        .status
-        .as_ref()
-        .map_or(&[], |status| &status.conditions)
+    let status = shadow.status.as_ref();
+    status.map_or(&[], |status| &status.conditions)
 }
 
 /// Whether this pool and these conditions of the shadow, as its spec is now, are stored already, and no others of ours.
 pub fn shadow_has(shadow: &BottlerocketShadow, pool: &str, wanted: &[DesiredCondition]) -> bool {
-    let stored_pool = shadow
-        .status
-        .as_ref()
-        .and_then(|status| status.pool.as_deref());
+    let status = shadow.status.as_ref();
+    let stored_pool = status.and_then(|status| status.pool.as_deref());
     let (stored, generation) = (shadow_conditions(shadow), generation(&shadow.metadata));
     let types = [PROGRESSING, OVERDUE, UPDATE_AVAILABLE];
     let ours = |condition: &&Condition| types.contains(&condition.type_.as_str());
@@ -259,13 +243,11 @@ pub fn shadow_patch(
     now: &str,
 ) -> Value {
     let (stored, generation) = (shadow_conditions(shadow), generation(&shadow.metadata));
-    let conditions: Vec<Condition> = wanted
-        .iter()
-        .map(|wanted| wanted.stored_over(stored, generation, now))
-        .collect();
+    let wanted = wanted.iter();
+    let conditions = wanted.map(|wanted| wanted.stored_over(stored, generation, now));
     let status = BottlerocketShadowStatus {
         pool: Some(pool.to_owned()),
-        conditions,
+        conditions: conditions.collect(),
         ..Default::default()
     };
     json!({

@@ -1,11 +1,28 @@
-//! The status of the fleet.
+//! The status of the fleet: how far its nodes are, which versions are halted, and what people type to resume them.
 
-use brupop_api::conditions::{ADMISSION_ENFORCED, Condition, ConditionStatus, OTHER_OPERATOR};
+use std::collections::BTreeSet;
+
+use brupop_api::conditions::ConditionStatus::{self, False, True, Unknown};
+use brupop_api::conditions::{
+    ADMISSION_ENFORCED, Condition, HALTED, OTHER_OPERATOR, READY, UPDATED,
+};
+use brupop_api::crds::MESSAGE_MAX;
+use brupop_api::fleet::VersionRecord;
+use brupop_api::printable::printable;
 use brupop_api::{BottlerocketFleet, NodeCounts, names};
 use kube::Resource as _;
+use semver::Version;
 use serde_json::{Value, json};
 
 use super::{DesiredCondition, EventText, generation};
+use crate::decide::{Decision, Reason, why_halted};
+use crate::facts::{FleetFacts, NodeView, Observed, PoolFacts, in_order, is_unavailable};
+
+/// What the fleet says before its leader has looked.
+const NOT_TRIED_OUT: &str = "it is not known yet whether the rules of admission are in force, and whether upstream's \
+                             operator is installed";
+/// What of the message about halts is for the nodes that failed, at least, in bytes.
+const WHY: usize = 160;
 
 /// What the fleet's status should show to people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,101 +54,98 @@ impl DesiredFleetStatus {
         fleet.status.as_ref().is_some_and(|status| {
             let is_stored =
                 |wanted: &DesiredCondition| wanted.is_stored_in(&status.conditions, generation);
+            let known = self.may_be_unknown();
             status.observed_generation == generation
                 && status.counts == self.counts
                 && status.not_opted_in_nodes == self.not_opted_in_nodes
                 && status.halted_versions == self.halted
-                && [&self.halt, &self.idle, &self.updated]
+                && self.always(&status.conditions).iter().all(is_stored)
+                && known
                     .into_iter()
-                    .all(is_stored)
-                && self.health(&status.conditions).iter().all(is_stored)
-                && self
-                    .may_be_unknown()
                     .all(|(_, wanted)| wanted.is_none_or(is_stored))
         })
     }
 
     /// The conditions that may not be known, by their types.
-    pub(super) fn may_be_unknown(
-        &self,
-    ) -> impl Iterator<Item = (&'static str, Option<&DesiredCondition>)> {
-        let known = [&self.admission, &self.other_operator].map(Option::as_ref);
-        [ADMISSION_ENFORCED, OTHER_OPERATOR].into_iter().zip(known)
+    fn may_be_unknown(&self) -> [(&'static str, Option<&DesiredCondition>); 2] {
+        [
+            (ADMISSION_ENFORCED, self.admission.as_ref()),
+            (OTHER_OPERATOR, self.other_operator.as_ref()),
+        ]
+    }
+
+    /// The other conditions over these that are stored.
+    fn always(&self, stored: &[Condition]) -> Vec<DesiredCondition> {
+        let always = [&self.halt, &self.idle, &self.updated].map(Clone::clone);
+        always.into_iter().chain(self.health(stored)).collect()
+    }
+
+    /// The conditions `Ready` and `Stalled` over these that are stored: what is not known is as it stands there. As long as
+    /// no node is opted in, the rules of admission cannot be tried out, and nothing needs them.
+    pub(super) fn health(&self, stored: &[Condition]) -> [DesiredCondition; 2] {
+        let known = self.may_be_unknown().into_iter();
+        let hindrances = known.filter_map(|(type_, wanted)| {
+            let stored = found(stored, type_).map(|it| (it.status, &it.message));
+            let said = wanted.map(|it| (it.status, &it.message)).or(stored);
+            let (good, reason) = match type_ {
+                ADMISSION_ENFORCED if self.counts.nodes == 0 => return None,
+                ADMISSION_ENFORCED => (True, Reason::AdmissionNotEnforced.as_str()),
+                _ => (False, OTHER_OPERATOR),
+            };
+            let (status, reason, message) = match said {
+                Some((status, _)) if status == good => return None,
+                Some((_, message)) => (False, reason, message.as_str()),
+                None => (Unknown, "NotTriedOut", NOT_TRIED_OUT),
+            };
+            Some(DesiredCondition::of(READY, status, reason, message))
+        });
+        let ready = hindrances.min_by_key(|it| it.status == Unknown);
+        let halt = (self.halt.reason, self.halt.message.as_str());
+        DesiredCondition::health(self.halt_holds_nodes.then_some(halt), ready)
     }
 
     /// The Event about what is in the way of all updates, if this fleet does not say so yet.
     pub fn new_obstacle(&self, fleet: &BottlerocketFleet) -> Option<EventText> {
-        let stored = fleet
-            .status
-            .as_ref()
-            .map_or(&[][..], |status| &status.conditions);
-        let obstacle = |wanted: Option<&DesiredCondition>, status, reason, action: &str| {
-            let wanted = wanted.filter(|wanted| wanted.status == status)?;
-            let told = |it: &Condition| it.type_ == wanted.type_ && it.status == status;
-            if stored.iter().any(told) {
-                return None;
-            }
-            let note = format!("no update starts: {}", wanted.message);
-            Some(EventText {
+        let obstacle = |wanted: &Option<DesiredCondition>, bad, reason, action: &str| {
+            let wanted = wanted.as_ref().filter(|wanted| wanted.status == bad)?;
+            let told = found(conditions(fleet), wanted.type_).is_some_and(|it| it.status == bad);
+            (!told).then(|| EventText {
                 reason,
                 warning: true,
-                note,
+                note: format!("no update starts: {}", wanted.message),
                 action: action.to_owned(),
             })
         };
-        obstacle(
-            self.other_operator.as_ref(),
-            ConditionStatus::True,
-            "OtherOperator",
-            "LookAround",
-        )
-        .or_else(|| {
-            obstacle(
-                self.admission.as_ref(),
-                ConditionStatus::False,
-                "AdmissionNotEnforced",
-                "DryRun",
-            )
-        })
+        let other = obstacle(&self.other_operator, True, "OtherOperator", "LookAround");
+        let not_enforced = || obstacle(&self.admission, False, "AdmissionNotEnforced", "DryRun");
+        other.or_else(not_enforced)
     }
 
     /// The status to apply to the fleet. Where somebody else has put a field that should not be there, two such patches
     /// are needed.
     pub fn patch(&self, fleet: &BottlerocketFleet, now: &str) -> Value {
-        let generation = generation(&fleet.metadata);
-        let conditions = fleet
-            .status
-            .as_ref()
-            .map_or(&[][..], |status| &status.conditions);
+        let (stored, generation) = (conditions(fleet), generation(&fleet.metadata));
+        let over = |wanted: &DesiredCondition| wanted.stored_over(stored, generation, now);
         // A condition that is not known is applied as it is stored: if it were left out, it would be removed.
-        let kept = |type_| {
-            conditions
-                .iter()
-                .find(|condition| condition.type_ == type_)
-                .cloned()
-        };
-        let known = self.may_be_unknown().filter_map(|(type_, wanted)| {
-            wanted
-                .map(|wanted| wanted.stored_over(conditions, generation, now))
-                .or_else(|| kept(type_))
-        });
+        let known = self
+            .may_be_unknown()
+            .into_iter()
+            .filter_map(|(type_, wanted)| {
+                wanted.map(over).or_else(|| found(stored, type_).cloned())
+            });
+        let always = self.always(stored);
         let mut status = json!(self.counts);
         status["notOptedInNodes"] = json!(self.not_opted_in_nodes);
         status["observedGeneration"] = json!(generation);
+        status["conditions"] = json!(known.chain(always.iter().map(over)).collect::<Vec<_>>());
         // Server-side apply removes only what we have applied. What somebody else has put there is overwritten first.
         let halted = fleet
             .status
             .as_ref()
-            .and_then(|status| status.halted_versions.as_ref());
+            .and_then(|it| it.halted_versions.as_ref());
         if self.halted.is_some() || halted.is_some_and(|versions| !versions.is_empty()) {
             status["haltedVersions"] = json!(self.halted.as_deref().unwrap_or_default());
         }
-        let health = self.health(conditions);
-        let always = [&self.halt, &self.idle, &self.updated]
-            .into_iter()
-            .chain(&health);
-        let always = always.map(|wanted| wanted.stored_over(conditions, generation, now));
-        status["conditions"] = json!(known.chain(always).collect::<Vec<_>>());
         json!({
             "apiVersion": BottlerocketFleet::api_version(&()),
             "kind": BottlerocketFleet::kind(&()),
@@ -139,4 +153,188 @@ impl DesiredFleetStatus {
             "status": status,
         })
     }
+}
+
+fn conditions(fleet: &BottlerocketFleet) -> &[Condition] {
+    let status = fleet.status.as_ref();
+    status.map_or(&[], |status| &status.conditions)
+}
+
+fn found<'c>(conditions: &'c [Condition], type_: &str) -> Option<&'c Condition> {
+    conditions.iter().find(|it| it.type_ == type_)
+}
+
+/// The halted versions, each once; `None` if there are none.
+pub fn halted_versions(records: &[VersionRecord]) -> Option<Vec<String>> {
+    let versions: BTreeSet<String> = halted(records).map(|it| it.version.clone()).collect();
+    (!versions.is_empty()).then(|| versions.into_iter().collect())
+}
+
+fn halted(records: &[VersionRecord]) -> impl Iterator<Item = &VersionRecord> {
+    records.iter().filter(|record| record.halted_at.is_some())
+}
+
+impl DesiredCondition {
+    /// The condition `Halted` of the fleet in this namespace.
+    pub fn halted(namespace: &str, fleet: &FleetFacts<'_>) -> Self {
+        let why: Vec<String> = halted(fleet.versions)
+            .map(|record| {
+                let (version, variant) = (&record.version, &record.variant);
+                let why = format!("{version} for {variant}: {}", why_halted(record));
+                match fleet.named_for(record) {
+                    // It names an earlier halt, or none.
+                    Some(named) if record.halted_at.as_deref() != Some(named) => {
+                        format!("{why} (spec.resumedVersions names {named}, not this halt)")
+                    }
+                    _ => why,
+                }
+            })
+            .collect();
+        if why.is_empty() {
+            return Self::of(HALTED, False, "WithinFailureBudget", "no version is halted");
+        }
+        let how = how_to_resume(namespace, fleet.versions);
+        let why = printable(&why.join("; "), MESSAGE_MAX.saturating_sub(how.len())).into_owned();
+        Self::of(HALTED, True, "FailureBudgetSpent", &(why + &how))
+    }
+}
+
+/// What a person types to resume the halted versions, as the end of a sentence; empty if none can be resumed. A merge patch
+/// replaces the whole list, and what stood there before is no longer needed.
+fn how_to_resume(namespace: &str, records: &[VersionRecord]) -> String {
+    let (all, fleet) = (halted(records).count(), names::FLEET);
+    let (mut items, mut resumed) = (String::new(), 0);
+    let command = |resumed: usize, items: &str| {
+        let some = (resumed < all).then(|| format!(" with {resumed} of {all}"));
+        let some = some.unwrap_or_default();
+        format!(
+            r#"; to resume{some}: kubectl -n {namespace} patch brf {fleet} --type=merge -p '{{"spec":{{"resumedVersions":[{items}]}}}}'"#
+        )
+    };
+    for record in halted(records).filter(|record| is_plain(record)) {
+        let comma = if items.is_empty() { "" } else { "," };
+        let VersionRecord {
+            version, variant, ..
+        } = record;
+        let at = record.halted_at.as_deref().unwrap_or_default();
+        let more = format!(
+            r#"{items}{comma}{{"version":"{version}","variant":"{variant}","haltedAt":"{at}"}}"#
+        );
+        if command(resumed + 1, &more).len() > MESSAGE_MAX - WHY {
+            break;
+        }
+        (items, resumed) = (more, resumed + 1);
+    }
+    if resumed == 0 {
+        return String::new();
+    }
+    command(resumed, &items)
+}
+
+/// Whether nothing is in this record's words that a shell or JSON would not take for a letter. The API server lets nothing else
+/// stand there; but people paste this.
+fn is_plain(record: &VersionRecord) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".:+-_".contains(&byte);
+    let words = [&record.version, &record.variant];
+    let mut words = words.into_iter().chain(&record.halted_at);
+    words.all(|text| !text.is_empty() && text.bytes().all(plain))
+}
+
+/// How far opted-in nodes are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress<'a> {
+    /// What is counted; without the limit, which is no count.
+    pub counts: NodeCounts,
+    /// They have not reported, or cannot look for updates.
+    pub unknown: u64,
+    /// The first by name of those that are behind and have no update to go to, and why.
+    pub behind: Option<(&'a str, Reason<'a>)>,
+}
+
+impl<'a> Progress<'a> {
+    /// The progress of the fleet, from what was decided for each node.
+    pub fn of_fleet(observed: &Observed<'a>, decisions: &[Decision<'a>]) -> Self {
+        let fleet = &observed.fleet;
+        let (mut progress, mut slot_of) = (Self::default(), in_order(fleet.slots));
+        for (view, decision) in observed.views.iter().zip(decisions) {
+            let has_slot = slot_of(view.shadow_name).is_some_and(|slot| view.holds(slot));
+            progress.count(view, fleet.pool_of(view), has_slot, decision.reason);
+        }
+        progress.counts.updating_nodes = u64::try_from(fleet.slots.len()).unwrap_or(u64::MAX);
+        progress
+    }
+
+    /// Counts a node of this pool. Returns whether it waits for an update that has not begun.
+    pub(super) fn count(
+        &mut self,
+        view: &NodeView<'a>,
+        pool: Option<&PoolFacts<'a>>,
+        has_slot: bool,
+        reason: Reason<'a>,
+    ) -> bool {
+        let Some(node) = view.node.filter(|node| node.labelled) else {
+            return false;
+        };
+        let counts = &mut self.counts;
+        counts.nodes += 1;
+        counts.unavailable_nodes += u64::from(is_unavailable(view));
+        let waits = !has_slot
+            && view
+                .shadow
+                .is_some_and(|it| it.status.current_version.is_some() && it.update().is_some());
+        let asks_for_more = || {
+            let (runs, rules) = (Version::parse(node.version()?).ok()?, pool?.rules?);
+            Some(rules.asks_for_more_than(&runs))
+        };
+        let cannot_update = || {
+            view.shadow
+                .is_some_and(|shadow| shadow.status.cannot_update())
+        };
+        let (group, is_behind) = match reason {
+            _ if has_slot => (&mut counts.updating_nodes, false),
+            _ if waits && reason.waits_for_turn() => (&mut counts.pending_nodes, false),
+            _ if waits => (&mut counts.blocked_nodes, false),
+            Reason::NotOffered(_) => (&mut counts.not_offered_nodes, true),
+            Reason::NoUpdateChosen(_) => (&mut counts.locked_nodes, asks_for_more() == Some(true)),
+            // What such a host said last is no look: it may be behind by now.
+            Reason::NotUnderstood(_) | Reason::NodeNotReady | Reason::AgentSilent(_) => {
+                (&mut self.unknown, false)
+            }
+            _ if !view.has_reported() || cannot_update() => (&mut self.unknown, false),
+            _ => (&mut counts.updated_nodes, false),
+        };
+        *group += 1;
+        if is_behind {
+            self.behind = self.behind.or(Some((node.name(), reason)));
+        }
+        waits
+    }
+
+    /// The condition `Updated`, of a fleet or pool of which this is said while it has no nodes.
+    pub fn updated_condition(&self, no_nodes: &str) -> DesiredCondition {
+        let of = |status: ConditionStatus, reason: &'static str, message: &str| {
+            DesiredCondition::of(UPDATED, status, reason, message)
+        };
+        let counts = self.counts;
+        let pending = "there is an update that is not done on each node";
+        let unknown = "a node has not reported in its present boot, or cannot look for updates";
+        match self.behind {
+            _ if counts.nodes == 0 => of(Unknown, "NoNodes", no_nodes),
+            _ if counts.updating_nodes + counts.pending_nodes + counts.blocked_nodes > 0 => {
+                of(False, "UpdatesPending", pending)
+            }
+            Some((node, reason)) => {
+                let message = format!("{node}: {}", reason.message());
+                of(False, reason.as_str(), &message)
+            }
+            None if self.unknown > 0 => of(Unknown, "NotReported", unknown),
+            None => of(True, "NoUpdate", "there is no update for any node"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    mod halted;
+    mod progress;
 }

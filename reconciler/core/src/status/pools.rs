@@ -1,26 +1,32 @@
 //! What people see of a pool: its status.
 
-mod conditions;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use std::collections::BTreeMap;
-
-use brupop_api::conditions::{ConditionStatus, STALLED};
+use brupop_api::conditions::ConditionStatus::{False, True, Unknown};
+use brupop_api::conditions::{ACCEPTED, PROGRESSING, READY};
 use brupop_api::crds::{POOL_VERSIONS_MAX, VERSION_MAX};
+use brupop_api::fleet::VersionRecord;
 use brupop_api::pool::{NextWindow, VersionCount};
 use brupop_api::printable::printable;
 use brupop_api::{BottlerocketPool, BottlerocketPoolStatus, NodeCounts};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
+use semver::Version;
 use serde_json::{Value, json};
 
-use super::health::health;
-use super::progress::Progress;
-use super::{DesiredCondition, generation};
+use super::{DesiredCondition, Progress, generation};
 use crate::cluster::WatchedPool;
 use crate::decide::{Contenders, Decision, Reason, TooManyFailures};
-use crate::facts::{FleetFacts, NodeView, Observed, Owner, PoolFacts, in_order};
-use crate::rules::GateQuery;
-use conditions::{NO_NODES, accepted, missing, unanswered_gate, waits_for_ever, without_force};
+use crate::facts::{
+    FirstPool, FirstPoolStanding, FleetFacts, NodeView, Observed, Owner, PoolFacts, in_order,
+};
+use crate::rules::{GateQuery, PoolGate};
+use crate::window::Starts;
+
+const NO_NODES: &str = "the pool owns no node that is opted in";
+const NO_FORCE: &str = "spec.drain.onTimeout is Force, but the reconciler may not delete pods, so it counts as Abort; add the \
+                        component force-drain, or write Abort";
 
 /// What the status of a pool should show.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +104,11 @@ pub fn pools<'q>(
     let pools = fleet.pools.iter().zip(tallies);
     pools
         .map(|(pool, tally)| {
-            let forceless = || without_force(pool).filter(|_| !may_force);
+            let forceless = || {
+                pool.rules.filter(|rules| rules.wants_force && !may_force)?;
+                let of = DesiredCondition::of;
+                Some(of(READY, False, "ForceNotGranted", NO_FORCE))
+            };
             let unready = unanswered_gate(pool, &unanswered).or_else(forceless);
             tally.status(fleet, pool, unready)
         })
@@ -136,7 +146,7 @@ impl<'a> Tally<'a> {
     }
 
     fn status(
-        mut self,
+        self,
         fleet: &FleetFacts<'_>,
         pool: &PoolFacts<'_>,
         unready: Option<DesiredCondition>,
@@ -145,61 +155,102 @@ impl<'a> Tally<'a> {
             unavailable_limit: pool.limit,
             ..self.progress.counts
         };
-        let window = pool.next_window;
-        let mut versions: Vec<VersionCount> = std::mem::take(&mut self.versions)
-            .into_iter()
+        let accepted = match pool.starts {
+            Starts::Invalid(why) => DesiredCondition::of(ACCEPTED, False, "PoolInvalid", why),
+            _ => DesiredCondition::of(ACCEPTED, True, "Understood", "the pool is understood"),
+        };
+        let stalls = self.why_stalled(fleet, pool);
+        let stalls = stalls.as_ref().map(|(reason, why)| (*reason, &**why));
+        let [ready, stalled] = DesiredCondition::health(stalls, unready);
+        let progressing = self.progressing(pool, fleet.versions, &ready);
+        let updated = self.progress.updated_condition(NO_NODES);
+        let versions = self.versions.into_iter();
+        let mut versions: Vec<VersionCount> = versions
             .map(|(version, nodes)| VersionCount {
                 version: printable(version, VERSION_MAX).into_owned(),
                 nodes,
             })
             .collect();
         versions.sort_by(|one, other| {
-            other
-                .nodes
-                .cmp(&one.nodes)
-                .then_with(|| one.version.cmp(&other.version))
+            let by_version = || one.version.cmp(&other.version);
+            other.nodes.cmp(&one.nodes).then_with(by_version)
         });
         versions.truncate(POOL_VERSIONS_MAX);
-        let accepted = accepted(pool);
-        let invalid = (accepted.status == ConditionStatus::False).then_some(&accepted);
-        let stalled = |reason: Reason<'_>| {
-            DesiredCondition::of(
-                STALLED,
-                ConditionStatus::True,
-                reason.as_str(),
-                &reason.message(),
-            )
-        };
-        let [contends, missing, halted] =
-            [self.contends, missing(pool), self.halted].map(|it| it.map(stalled));
-        // Of a version that the other pool was done with before, its nodes are updated all the same.
-        let waits_for_pool = self
-            .waiting
-            .values()
-            .any(|group| matches!(group.reason, Reason::WaitingForPool(_)));
-        let goes_on = counts.updating_nodes > 0 || !(self.waiting.is_empty() || waits_for_pool);
-        let waits = if goes_on {
-            None
-        } else {
-            waits_for_ever(fleet, pool, waits_for_pool)
-        };
-        let stalls = invalid
-            .or(contends.as_ref())
-            .or(missing.as_ref())
-            .or(waits.as_ref())
-            .or(halted.as_ref());
-        let [ready, stalled] = health(stalls, unready);
-        let progressing = self.progressing(pool, fleet.versions, &ready);
-        let updated = self.progress.updated_condition(NO_NODES);
-        let conditions = [accepted, progressing, updated, ready, stalled];
         DesiredPoolStatus {
             counts,
-            next_window: window.map(|window| NextWindow {
+            next_window: pool.next_window.map(|window| NextWindow {
                 start: window.start.to_string(),
                 end: (!window.reopens).then(|| window.end.to_string()),
             }),
             versions,
-            conditions,
+            conditions: [accepted, progressing, updated, ready, stalled],
+        }
+    }
+
+    /// Returns the word and the sentence for why a person has to act before the pool goes on, if one has to.
+    fn why_stalled<'f>(
+        &self,
+        fleet: &FleetFacts<'f>,
+        pool: &PoolFacts<'f>,
+    ) -> Option<(&'static str, Cow<'f, str>)> {
+        if let Starts::Invalid(why) = pool.starts {
+            return Some(("PoolInvalid", why.into()));
+        }
+        let told = |reason: Reason<'_>| (reason.as_str(), reason.message());
+        if let Some(reason) = self.contends.or_else(|| missing(pool)) {
+            return Some(told(reason));
+        }
+        // Of a version that the other pool was done with before, its nodes are updated all the same.
+        let mut waiting = self.waiting.values();
+        let waits_for_pool = waiting.any(|it| matches!(it.reason, Reason::WaitingForPool(_)));
+        let goes_on = !self.waiting.is_empty() && !waits_for_pool;
+        if self.progress.counts.updating_nodes == 0
+            && !goes_on
+            && let Some((first, why)) = never_begins(fleet, pool, waits_for_pool)
+        {
+            let word = Reason::WaitingForPool(first).as_str();
+            let name = first.pool;
+            let message =
+                format!("the pool {name} goes first (spec.dependsOn), and never begins: {why}");
+            return Some((word, message.into()));
+        }
+        self.halted.map(told)
+    }
+
+    /// Why the pool moves, or why not: what most of the nodes that wait wait for. Why it is not ready says more of the same, and
+    /// is said while none waits.
+    fn progressing(
+        &self,
+        pool: &PoolFacts<'_>,
+        versions: &[VersionRecord],
+        ready: &DesiredCondition,
+    ) -> DesiredCondition {
+        let waits = |reason: &'static str, message: &str| {
+            DesiredCondition::of(PROGRESSING, False, reason, message)
+        };
+        if let Starts::Invalid(why) = pool.starts {
+            return waits("PoolInvalid", why);
+        }
+        let counts = self.progress.counts;
+        if counts.updating_nodes > 0 {
+            let message = "nodes of the pool are being updated";
+            return DesiredCondition::of(PROGRESSING, True, "Updating", message);
+        }
+        // Among equals, the first in the alphabet.
+        let groups = self.waiting.values().rev();
+        let most = groups.max_by_key(|waiting| waiting.nodes);
+        if ready.status == False && most.is_none_or(|it| it.reason.as_str() == ready.reason) {
+            return waits(ready.reason, &ready.message);
+        }
+        if let Some(message) = most.and_then(|most| superseded(pool, most, versions)) {
+            return waits("Superseded", &message);
+        }
+        let behind = self.progress.behind.filter(|_| counts.nodes > 0);
+        let behind = behind.map(|(_, reason)| reason);
+        match most.map(|most| most.reason).or(behind) {
+            Some(reason) => waits(reason.as_str(), &reason.message()),
+            None if counts.nodes == 0 => waits("NoNodes", NO_NODES),
+            None => waits("NoUpdate", "no node has an update to go to"),
         }
     }
 }
@@ -249,6 +300,98 @@ impl WatchedPool {
     fn observed(&self) -> Option<u64> {
         generation(&self.item.ok()?.metadata)
     }
+}
+
+/// Returns a sentence if another version came before the pool got to the last one. If that goes on, it never gets to any.
+fn superseded(
+    pool: &PoolFacts<'_>,
+    waiting: &WaitingGroup<'_>,
+    versions: &[VersionRecord],
+) -> Option<String> {
+    let WaitingGroup {
+        reason: why @ (Reason::VersionTooYoung(_) | Reason::WaitingForPool(_)),
+        from_to,
+        ..
+    } = waiting
+    else {
+        return None;
+    };
+    let (runs, wants) = from_to.as_ref()?;
+    let (runs, wants) = (Version::parse(runs).ok()?, Version::parse(wants).ok()?);
+    let between = |version: &Version| runs < *version && *version < wants;
+    let is_allowed = |version: &str| pool.rules.is_some_and(|rules| rules.allow(version));
+    let reported = versions.iter().filter(|it| it.reported_at.is_some());
+    let allowed = reported.filter(|it| is_allowed(&it.version));
+    let parsed = allowed.filter_map(|it| Version::parse(&it.version).ok());
+    let missed = parsed.filter(between).max()?;
+    Some(format!(
+        "{wants} superseded {missed} before its turn: {}",
+        why.message()
+    ))
+}
+
+/// That a pool that goes first is not there.
+fn missing<'a>(pool: &PoolFacts<'a>) -> Option<Reason<'a>> {
+    Some(Reason::WaitingForPool(FirstPool {
+        pool: pool.missing?,
+        standing: FirstPoolStanding::Missing,
+    }))
+}
+
+/// A pool that goes first, or before one that does, and so on, and never begins; and why. One that owns no node matters only
+/// while nodes wait for it.
+fn never_begins<'f>(
+    fleet: &FleetFacts<'f>,
+    pool: &PoolFacts<'f>,
+    nodes_wait: bool,
+) -> Option<(FirstPool<'f>, Cow<'f, str>)> {
+    let after = |pool: &PoolFacts<'f>| pool.rules.into_iter().flat_map(|it| &it.depends_on);
+    let mut open: VecDeque<_> = after(pool).collect();
+    let mut seen = BTreeSet::from([pool.name]);
+    while let Some((name, _)) = open.pop_front() {
+        let Some(next) = fleet.pool(name).filter(|_| seen.insert(name)) else {
+            continue;
+        };
+        let why = match next.starts {
+            Starts::Invalid(why) => Some(why.into()),
+            _ if next.nodes == 0 && nodes_wait => Some("it owns no node that is opted in".into()),
+            _ => missing(next).map(|reason| reason.message()),
+        };
+        if let Some(why) = why {
+            let (pool, standing) = (next.name, FirstPoolStanding::NotDone);
+            return Some((FirstPool { pool, standing }, why));
+        }
+        open.extend(after(next));
+    }
+    None
+}
+
+/// That its first gate without an answer has none; before that, that one has not been asked yet.
+fn unanswered_gate<'q>(
+    pool: &PoolFacts<'_>,
+    unanswered: impl Fn(&GateQuery) -> Option<NoAnswer<'q>>,
+) -> Option<DesiredCondition> {
+    let gates = pool.rules.into_iter().flat_map(|rules| &rules.gates);
+    let without = gates.filter_map(|gate| Some((gate, unanswered(&gate.query)?)));
+    let (PoolGate { name, query }, why) =
+        without.min_by_key(|(_, why)| *why == NoAnswer::NotAsked)?;
+    let source = &query.source;
+    let (status, message) = match why {
+        NoAnswer::Failed(why) => (
+            False,
+            format!(
+                "the gate {name} (spec.gates) is closed, for its source {source} gives no answer: {why}"
+            ),
+        ),
+        NoAnswer::NotAsked => (
+            Unknown,
+            format!(
+                "the reconciler that leads has not had an answer to the gate {name} (spec.gates) yet"
+            ),
+        ),
+    };
+    let reason = Reason::GateUnknown(name).as_str();
+    Some(DesiredCondition::of(READY, status, reason, &message))
 }
 
 #[cfg(test)]

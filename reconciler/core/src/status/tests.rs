@@ -68,7 +68,7 @@ fn desired(counts: NodeCounts) -> DesiredFleetStatus {
 
 #[test]
 fn a_conditions_time_is_its_statuss() {
-    let first = wanted(ConditionStatus::False, "NoUpdate");
+    let first = wanted(False, "NoUpdate");
     let patch = shadow_patch(&shadow(&json!([])), "", slice::from_ref(&first), NOW);
     assert_eq!(
         patch,
@@ -87,18 +87,15 @@ fn a_conditions_time_is_its_statuss() {
             ["lastTransitionTime"]
             .clone()
     };
-    let other_reason = wanted(ConditionStatus::False, "NodePaused");
+    let other_reason = wanted(False, "NodePaused");
     assert!(!shadow_has(&shadow, "", slice::from_ref(&other_reason)));
     assert_eq!(time(&other_reason), "2026-11-21T04:00:00Z");
-    assert_eq!(
-        time(&wanted(ConditionStatus::True, "Staging")),
-        "2026-11-21T05:00:00Z"
-    );
+    assert_eq!(time(&wanted(True, "Staging")), "2026-11-21T05:00:00Z");
 }
 
 #[test]
 fn a_condition_of_the_year_10000_is_written_again() {
-    let wanted = wanted(ConditionStatus::False, "NoUpdate");
+    let wanted = wanted(False, "NoUpdate");
     let mut stored = shadow_patch(&shadow(&json!([])), "", slice::from_ref(&wanted), NOW)["status"]
         ["conditions"]
         .take();
@@ -111,7 +108,7 @@ fn a_condition_of_the_year_10000_is_written_again() {
 
 #[test]
 fn a_condition_is_written_once_for_each_generation() {
-    let stays = [wanted(ConditionStatus::False, "NoUpdate")];
+    let stays = [wanted(False, "NoUpdate")];
     let patch = shadow_patch(&shadow(&json!([])), "", &stays, "2026-11-21T04:00:00Z");
     let mut read = shadow(&patch["status"]["conditions"]);
     read.metadata.generation = Some(2);
@@ -128,7 +125,7 @@ fn a_condition_is_written_once_for_each_generation() {
 /// As the pool of a node changes by a label, its conditions may stay.
 #[test]
 fn a_shadows_pool_is_written_with_its_conditions() {
-    let stays = [wanted(ConditionStatus::False, "NoUpdate")];
+    let stays = [wanted(False, "NoUpdate")];
     let written = |shadow: &BottlerocketShadow, pool| {
         let patch = shadow_patch(shadow, pool, &stays, "2026-11-21T04:00:00Z");
         assert_eq!(patch["status"]["pool"], pool);
@@ -143,7 +140,7 @@ fn a_shadows_pool_is_written_with_its_conditions() {
 
 #[test]
 fn an_overdue_update_says_so() {
-    let progressing = wanted(ConditionStatus::True, "Monitoring");
+    let progressing = wanted(True, "Monitoring");
     let both = [progressing.clone(), DesiredCondition::overdue(&progressing)];
     let patch = shadow_patch(&shadow(&json!([])), "", &both, NOW);
     assert_eq!(patch["status"]["conditions"][1]["type"], "Overdue");
@@ -169,10 +166,7 @@ fn an_update_says_since_when_it_is_known() {
         available(Some("1.20.0"), None),
     );
     let (yes, no) = (yes.unwrap(), no.unwrap());
-    assert_eq!(
-        (yes.status, no.status),
-        (ConditionStatus::True, ConditionStatus::False)
-    );
+    assert_eq!((yes.status, no.status), (True, False));
     // A locked host has the problem that it does not choose a version, which this must not contradict.
     assert_eq!(
         (no.reason, &*no.message),
@@ -183,9 +177,7 @@ fn an_update_says_since_when_it_is_known() {
         None,
         "nobody knows before the agent has reported"
     );
-    let waits = |reason, update: &DesiredCondition| {
-        [wanted(ConditionStatus::False, reason), update.clone()]
-    };
+    let waits = |reason, update: &DesiredCondition| [wanted(False, reason), update.clone()];
     let behind = written(&shadow(&json!([])), &waits("LimitReached", &yes), NOW);
     assert_eq!(crate::phases::update_known_since(&behind), Some(NOW));
     let behind = written(&behind, &waits("NodePaused", &yes), "2026-11-21T05:00:00Z");

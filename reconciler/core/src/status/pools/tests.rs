@@ -278,7 +278,7 @@ fn a_pool_is_ready_while_it_waits_and_stalled_once_a_person_has_to_act() {
         let [accepted, progressing, _, ready, stalled] = &status.conditions;
         let known = [accepted, progressing].map(|it| &it.message);
         assert!(
-            stalled.status == ConditionStatus::False || known.contains(&&stalled.message),
+            stalled.status == False || known.contains(&&stalled.message),
             "{what}"
         );
         assert_eq!(

@@ -5,7 +5,7 @@ use brupop_api::printable::is_printable;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::*;
+use super::super::*;
 
 fn record(version: &str, variant: &str, halted_at: Option<&str>) -> VersionRecord {
     let failure = json!({"node": "node-0", "at": "t", "reason": "FellBack"});

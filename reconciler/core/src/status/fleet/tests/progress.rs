@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::*;
+use super::super::*;
 use crate::cluster::{Cluster, Watched as _};
 use crate::policy::Policy;
 use crate::tests::world::{NOW, known, node, observe_knowing, pool, put_agent, put_ledger, shadow};
@@ -86,7 +86,7 @@ fn updated(hosts: &[Host], versions: &Value, ledger: Value) -> (String, [u64; 6]
         ..
     } = progress.counts;
     let condition = progress.updated_condition("no node is opted in");
-    let of_pool = super::super::pools(&observed, &decisions, |_| None, false)
+    let of_pool = crate::status::pools(&observed, &decisions, |_| None, false)
         .pop()
         .unwrap();
     let said = &of_pool.patch(&cluster.pools["web"], NOW)["status"]["conditions"][2];
