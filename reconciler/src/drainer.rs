@@ -10,8 +10,8 @@ use brupop_api::{Item, Marker, State, names};
 use brupop_core::cluster::{Cluster, NodeRecord};
 use brupop_core::deadlines::DrainTime;
 use brupop_core::drain::{
-    self, Arrivals, DrainAction, DrainPlan, LATE, LOOKS_AT_ONCE, Obstacle, PodKey, drain_action,
-    next_overdue,
+    self, Arrivals, DrainAction, DrainPlan, LATE, LOOKS_AT_ONCE, Obstacle, PodKey, Stuck,
+    drain_action, next_overdue,
 };
 use brupop_core::leader::{LeaderState, RulesByOwner};
 use brupop_core::objects::{Budget, PodItem, is_operator_pod};
@@ -364,7 +364,10 @@ impl Look {
         }
         let would_go = |pod: &&PodItem| {
             let action = drain_action(pod);
-            matches!(action, DrainAction::Evicted | DrainAction::Unmanaged)
+            matches!(
+                action,
+                DrainAction::Evicted | DrainAction::Stuck(Stuck::Unmanaged)
+            )
         };
         plan.left = left.into_iter().filter(would_go).map(PodKey::of).collect();
         let recent = arrivals.as_ref().map(|arrivals| arrivals.recent(now));

@@ -291,14 +291,8 @@ impl Evictions {
     /// Forgets pods that are in no plan any more.
     pub fn retain<'p>(&mut self, plans: impl Iterator<Item = &'p DrainPlan>) {
         let removable = |plan: &'p DrainPlan| {
-            let unreadable = plan.unreadable.iter().map(|(pod, _)| pod);
-            let undisturbed = plan.undisturbed.iter().map(|(pod, _)| pod);
-            plan.evict
-                .iter()
-                .chain(&plan.unmanaged)
-                .chain(unreadable)
-                .chain(undisturbed)
-                .chain(&plan.last)
+            let stuck = plan.stuck.iter().map(|(pod, _)| pod);
+            plan.evict.iter().chain(stuck).chain(&plan.last)
         };
         let pods: BTreeSet<&PodKey> = plans.flat_map(removable).collect();
         self.tried

@@ -356,7 +356,7 @@ impl Reconciler {
     fn unreadable(&self, cluster: &Cluster) -> BTreeMap<&'static str, i64> {
         let records = cluster.records.values();
         let drains = records.filter_map(|it| it.led.drain.as_ref());
-        let pods: usize = drains.map(|drain| drain.plan.unreadable.len()).sum();
+        let pods: usize = drains.map(|drain| drain.plan.unreadable_pods()).sum();
         let pools = cluster.pools.values();
         let counts = [
             (

@@ -250,9 +250,7 @@ impl Request {
             // Nobody looks at the Events of objects that are gone.
             context.objects = Context::of_fleet(cluster, None).objects;
         }
-        let ended = phases::ended_by(cluster, fleet, view, step).into_iter();
-        let without_workloads = phases::without_workloads(fleet, view, step);
-        context.ended = ended.chain(without_workloads).collect();
+        context.ended = phases::ended_by(cluster, fleet, view, step);
         Some(Self::new(cluster, object.owned(), body, context))
     }
 

@@ -1,11 +1,10 @@
 //! What a drain does: which pods it evicts, as `kubectl drain --ignore-daemonsets --delete-emptydir-data` decides, and in
 //! which order.
 
-mod arrivals;
-mod budgets;
 mod obstacles;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use brupop_api::Marker;
 use brupop_api::item::Unreadable;
@@ -15,13 +14,16 @@ use jiff::{SignedDuration, Timestamp};
 use crate::objects::{Controller, Pod, PodItem};
 use crate::workloads::owner;
 
-pub use arrivals::Arrivals;
-use budgets::is_budgeted;
-pub use budgets::{Budgets, matters};
-pub use obstacles::{LOOKS_AT_ONCE, blocked_pods, cost, obstacle};
+use obstacles::is_budgeted;
+pub use obstacles::{Budgets, LOOKS_AT_ONCE, blocked_pods, cost, matters, obstacle};
 
 /// A pod that is still there so long after its grace period is overdue.
 pub const LATE: SignedDuration = SignedDuration::from_secs(30);
+
+/// A scheduler may bind pods for so long after the cordon, because it has not seen it.
+const SCHEDULER_LAG: Duration = Duration::from_mins(1);
+/// A pod that came after the cordon is not evicted for so long, which limits how often its controller makes it again.
+const ARRIVAL_PAUSE: Duration = Duration::from_secs(10);
 
 /// What a drain does about a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,10 +34,37 @@ pub enum DrainAction {
     Evicted,
     /// It is terminating; the drain waits for it.
     Leaving,
-    /// It has no controller that would make it again, so a person has to decide.
+    Stuck(Stuck),
+}
+
+/// Why a pod holds a drain up until a person decides, or the pod ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stuck {
+    /// It has no controller that would make it again.
     Unmanaged,
-    /// It cannot be read, so a person has to decide.
+    /// It cannot be read.
     Unreadable(Unreadable),
+    /// It asks by this annotation not to be disrupted, where that is respected.
+    Undisturbed(&'static str),
+}
+
+impl Stuck {
+    /// What to tell people about this pod.
+    fn told_of(self, namespace: &str, name: &str) -> String {
+        match self {
+            Self::Unmanaged => format!(
+                "{namespace}/{name} has no controller that would recreate it elsewhere: delete it by hand"
+            ),
+            Self::Unreadable(why) => {
+                format!("the pod {namespace}/{name} cannot be read, for {why}: repair or delete it")
+            }
+            Self::Undisturbed(annotation) => {
+                format!(
+                    "the annotation {annotation} of the pod {namespace}/{name} allows no disruption"
+                )
+            }
+        }
+    }
 }
 
 /// One pod, as an eviction names it.
@@ -55,18 +84,6 @@ impl PodKey {
             uid: pod.uid().to_owned(),
         }
     }
-}
-
-/// What to tell people about a pod without a controller, which holds a drain up.
-pub fn unmanaged(namespace: &str, name: &str) -> String {
-    format!(
-        "{namespace}/{name} has no controller that would recreate it elsewhere: delete it by hand"
-    )
-}
-
-/// What to tell people about a pod that cannot be read, which holds a drain up.
-pub fn unreadable(namespace: &str, name: &str, why: Unreadable) -> String {
-    format!("the pod {namespace}/{name} cannot be read, for {why}: repair or delete it")
 }
 
 /// What a drain of a node has to do.
@@ -95,12 +112,8 @@ pub struct DrainPlan {
     pub leaving: Vec<(Timestamp, PodKey)>,
     /// Pods that should have been gone by then are not waited for any more.
     pub overlooked: Option<Timestamp>,
-    /// Pods without a controller; they hold the drain up.
-    pub unmanaged: Vec<PodKey>,
-    /// Pods that cannot be read; they hold the drain up, too.
-    pub unreadable: Vec<(PodKey, Unreadable)>,
-    /// Pods that ask not to be disrupted, where that is respected, each with the annotation. They are waited for.
-    pub undisturbed: Vec<(PodKey, &'static str)>,
+    /// Pods that hold the drain up; those that ask not to be disrupted come last.
+    pub stuck: Vec<(PodKey, Stuck)>,
     /// The workloads whose pods are evicted or terminating, as `<apiVersion>/<kind>/<namespace>/<name>`.
     pub owners: BTreeSet<String>,
 }
@@ -126,7 +139,7 @@ impl DrainPlan {
                 ours && !listed.is_empty() && !listed.iter().any(|uid| uid == pod.uid());
             let stays = match action {
                 DrainAction::Stays => true,
-                DrainAction::Unreadable(_) | DrainAction::Unmanaged => false,
+                DrainAction::Stuck(_) => false,
                 // A terminating webhook serves a little longer. Nobody has to wait for that: its budget has seen to
                 // another one that is Ready, and a reboot ends its connections no worse than its own end does.
                 DrainAction::Leaving => {
@@ -142,8 +155,7 @@ impl DrainPlan {
             match action {
                 DrainAction::Stays => {}
                 DrainAction::Leaving => plan.leaving.push((gone_by(pod), key)),
-                DrainAction::Unmanaged => plan.unmanaged.push(key),
-                DrainAction::Unreadable(why) => plan.unreadable.push((key, why)),
+                DrainAction::Stuck(why) => plan.stuck.push((key, why)),
                 DrainAction::Evicted if ours => plan.last.push(key),
                 DrainAction::Evicted => plan.evict.push(key),
             }
@@ -153,15 +165,15 @@ impl DrainPlan {
         plan.turn_to_operator_pods(!listed.is_empty());
         plan.evict.sort_unstable();
         plan.leaving.sort_unstable();
-        plan.unmanaged.sort_unstable();
-        plan.unreadable
-            .sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        let rank = |why: &Stuck| *why != Stuck::Unmanaged;
+        plan.stuck
+            .sort_by(|(one, why), (other, its)| (rank(why), one).cmp(&(rank(its), other)));
         plan
     }
 
     /// Once no other pod is left, the operator's own are listed in the marker; those that are listed are evicted.
     fn turn_to_operator_pods(&mut self, are_listed: bool) {
-        if !self.evict.is_empty() || !self.leaving.is_empty() || !self.needs_nobody() {
+        if !self.evict.is_empty() || !self.leaving.is_empty() || !self.stuck.is_empty() {
             return;
         }
         if are_listed {
@@ -173,36 +185,27 @@ impl DrainPlan {
         }
     }
 
-    /// Whether there is no pod about which a person has to decide.
-    fn needs_nobody(&self) -> bool {
-        self.unmanaged.is_empty() && self.unreadable.is_empty()
+    /// How many of the pods cannot be read.
+    pub fn unreadable_pods(&self) -> usize {
+        let unreadable = |why: &Stuck| matches!(why, Stuck::Unreadable(_));
+        self.stuck.iter().filter(|(_, why)| unreadable(why)).count()
     }
 
-    /// The pods about which a person has to decide, each as a sentence.
+    /// The pods that hold the drain up, each as a sentence.
     pub fn for_people(&self) -> impl Iterator<Item = String> {
-        let unreadable = self
-            .unreadable
-            .iter()
-            .map(|(pod, why)| unreadable(&pod.namespace, &pod.name, *why));
-        let asking = self.undisturbed.iter().map(|(pod, annotation)| {
-            let asks = asks(&pod.namespace, &pod.name, annotation);
-            format!("{asks} allows no disruption, so the drain waits for the pod's end")
-        });
-        let unmanaged = self
-            .unmanaged
-            .iter()
-            .map(|pod| unmanaged(&pod.namespace, &pod.name));
-        unmanaged.chain(unreadable).chain(asking)
+        self.stuck.iter().map(|(pod, why)| {
+            let told = why.told_of(&pod.namespace, &pod.name);
+            match why {
+                Stuck::Undisturbed(_) => format!("{told}, so the drain waits for the pod's end"),
+                _ => told,
+            }
+        })
     }
 
-    /// Also removes pods about which a person has to decide.
+    /// Also removes pods that hold the drain up.
     #[must_use]
     pub fn forced(mut self) -> Self {
-        self.evict.append(&mut self.unmanaged);
-        self.evict
-            .extend(self.unreadable.drain(..).map(|(pod, _)| pod));
-        self.evict
-            .extend(self.undisturbed.drain(..).map(|(pod, _)| pod));
+        self.evict.extend(self.stuck.drain(..).map(|(pod, _)| pod));
         self.evict.sort_unstable();
         self
     }
@@ -216,16 +219,12 @@ impl DrainPlan {
             .into_iter()
             .filter_map(|pod| Some((pod.uid(), pod.ok().and_then(asks_for)?)));
         let asking: BTreeMap<&str, &'static str> = asking.collect();
-        let Self {
-            evict, undisturbed, ..
-        } = self;
-        evict.retain(|pod| match asking.get(pod.uid.as_str()) {
-            Some(annotation) => {
-                undisturbed.push((pod.clone(), annotation));
-                false
-            }
-            None => true,
+        let asks = |pod: &mut PodKey| asking.contains_key(pod.uid.as_str());
+        let stay = self.evict.extract_if(.., asks).map(|pod| {
+            let annotation = asking.get(pod.uid.as_str()).copied().unwrap_or_default();
+            (pod, Stuck::Undisturbed(annotation))
         });
+        self.stuck.extend(stay);
     }
 
     /// Notes whether pods (UIDs) are left that are evicted before all others. If they are `alone`, others are not evicted
@@ -256,7 +255,7 @@ impl DrainPlan {
     pub fn is_done(&self) -> bool {
         let pods = [&self.evict, &self.held, &self.last];
         let none_left = pods.iter().all(|pods| pods.is_empty()) && self.leaving.is_empty();
-        none_left && self.undisturbed.is_empty() && self.needs_nobody()
+        none_left && self.stuck.is_empty()
     }
 }
 
@@ -264,7 +263,7 @@ impl DrainPlan {
 pub fn drain_action(item: &PodItem) -> DrainAction {
     let pod = match &item.body {
         Ok(pod) => pod,
-        Err(why) => return DrainAction::Unreadable(*why),
+        Err(why) => return DrainAction::Stuck(Stuck::Unreadable(*why)),
     };
     let is_daemon =
         |owner: &Controller| owner.api_version == "apps/v1" && owner.kind == "DaemonSet";
@@ -277,7 +276,7 @@ pub fn drain_action(item: &PodItem) -> DrainAction {
     } else if pod.finished || pod.controller.is_some() {
         DrainAction::Evicted
     } else {
-        DrainAction::Unmanaged
+        DrainAction::Stuck(Stuck::Unmanaged)
     }
 }
 
@@ -331,8 +330,50 @@ fn asks_for(pod: &Pod) -> Option<&'static str> {
     pod.do_not_disrupt.filter(|_| is_budgeted(pod))
 }
 
-fn asks(namespace: &str, name: &str, annotation: &str) -> String {
-    format!("the annotation {annotation} of the pod {namespace}/{name}")
+/// The pods (UIDs) of a node that is being drained, and when each was first seen. Times are durations since any fixed moment of a
+/// monotonic clock.
+#[derive(Clone, Debug, Default)]
+pub struct Arrivals {
+    listed: Duration,
+    first_seen: BTreeMap<String, Duration>,
+}
+
+impl Arrivals {
+    /// Records the pods that are on the node now. Without `before`, they are those of the list that follows the cordon.
+    pub fn record<'p>(
+        before: Option<&Self>,
+        pods: impl IntoIterator<Item = &'p PodItem>,
+        now: Duration,
+    ) -> Self {
+        let first_seen = |uid: &str| before.and_then(|before| before.first_seen.get(uid));
+        let pods = pods.into_iter().map(PodItem::uid);
+        Self {
+            listed: before.map_or(now, |before| before.listed),
+            first_seen: pods
+                .map(|uid| (uid.to_owned(), *first_seen(uid).unwrap_or(&now)))
+                .collect(),
+        }
+    }
+
+    /// Whether the drain does not wait for this pod: it tolerates the cordon, and came so late that another eviction would only
+    /// bring the next one.
+    pub fn is_left(&self, pod: &PodItem) -> bool {
+        let is_late = |seen: &Duration| *seen > self.listed + SCHEDULER_LAG;
+        pod.ok().is_some_and(|pod| pod.tolerates_cordon)
+            && self.first_seen.get(pod.uid()).is_some_and(is_late)
+    }
+
+    /// Returns the pods that came so recently that they are not evicted yet, each with when it may be.
+    pub fn recent(&self, now: Duration) -> BTreeMap<&str, Duration> {
+        let arrived = self
+            .first_seen
+            .iter()
+            .filter(|(_, seen)| **seen > self.listed);
+        arrived
+            .map(|(uid, seen)| (uid.as_str(), *seen + ARRIVAL_PAUSE))
+            .filter(|(_, due)| *due > now)
+            .collect()
+    }
 }
 
 #[cfg(test)]

@@ -67,29 +67,43 @@ pub fn results() -> impl Iterator<Item = &'static str> {
         .chain(failures)
 }
 
-/// Returns what is over once this step is taken, if anything is; updates are over with their slots.
+/// Returns what is over once this step is taken; updates are over with their slots.
 pub fn ended_by(
     cluster: &Cluster,
     fleet: &FleetFacts<'_>,
     view: &NodeView<'_>,
     step: Step<'_>,
+) -> Vec<Ended> {
+    let phase = phase_ended_by(cluster, fleet, view, step);
+    let other = match step {
+        Step::DeleteShadow(Deletion::UpdatedNodeGone) => Some(Ended::Removed),
+        Step::Finish {
+            workloads_back: false,
+        } => {
+            let pool = fleet.pool_of(view).map_or("", |pool| pool.name);
+            Some(Ended::WithoutWorkloads(pool.to_owned()))
+        }
+        _ => None,
+    };
+    phase.into_iter().chain(other).collect()
+}
+
+fn phase_ended_by(
+    cluster: &Cluster,
+    fleet: &FleetFacts<'_>,
+    view: &NodeView<'_>,
+    step: Step<'_>,
 ) -> Option<Ended> {
-    let (now, record) = (
-        times::read(Some(fleet.now))?,
-        cluster.records.get(view.shadow_name)?,
-    );
-    let spec = &record.shadow()?.spec;
+    let now = times::read(Some(fleet.now))?;
+    let record = cluster.records.get(view.shadow_name)?;
+    let (shadow, spec) = (record.shadow()?, &record.shadow()?.spec);
     let transition = || times::read(spec.state_transition_timestamp.as_deref());
     let slot_since = || times::read(view.slot(fleet)?.since.as_deref());
     let (phase, since, until) = match step {
         Step::Stage(_) => {
-            let known =
-                update_known_since(record.shadow()?).and_then(|since| times::read(Some(since)))?;
-            (
-                Phase::Waiting,
-                known.max(transition().unwrap_or(known)),
-                slot_since()?,
-            )
+            let known = times::read(update_known_since(shadow))?;
+            let ended = transition().unwrap_or(known);
+            (Phase::Waiting, known.max(ended), slot_since()?)
         }
         Step::Exclude | Step::Cordon if node_changed_since(record).is_none() => {
             (Phase::Staging, slot_since()?, now)
@@ -103,23 +117,9 @@ pub fn ended_by(
             (Phase::Rebooting, transition()?, now)
         }
         Step::Finish { .. } => (Phase::Soaking, transition()?, now),
-        Step::DeleteShadow(Deletion::UpdatedNodeGone) => return Some(Ended::Removed),
         _ => return None,
     };
     Some(Ended::Phase(phase, lasted(since, until)))
-}
-
-/// Returns that this step ends an update although a workload has not come back; the pool is empty if none owns the node.
-pub fn without_workloads(
-    fleet: &FleetFacts<'_>,
-    view: &NodeView<'_>,
-    step: Step<'_>,
-) -> Option<Ended> {
-    let pool = || fleet.pool_of(view).map_or("", |pool| pool.name).to_owned();
-    let without = Step::Finish {
-        workloads_back: false,
-    };
-    (step == without).then(|| Ended::WithoutWorkloads(pool()))
 }
 
 /// The updates that are over once these slots are given back.
@@ -166,23 +166,19 @@ fn result(slot: &Slot, view: Option<&NodeView<'_>>) -> &'static str {
 
 /// Since when the host of this shadow has known of an update that it does not run yet, as its condition says.
 pub fn update_known_since(shadow: &BottlerocketShadow) -> Option<&str> {
-    let conditions = shadow_conditions(shadow).iter();
-    let known = conditions
-        .into_iter()
-        .find(|condition| condition.type_ == UPDATE_AVAILABLE);
-    let known = known.filter(|known| known.status == ConditionStatus::True);
-    known.map(|condition| condition.last_transition_time.as_str())
+    let mut known = shadow_conditions(shadow).iter();
+    let known = known.find(|it| it.type_ == UPDATE_AVAILABLE)?;
+    (known.status == ConditionStatus::True).then_some(known.last_transition_time.as_str())
 }
 
 /// Since when the Node carries a change for its update.
 fn node_changed_since(record: &NodeRecord) -> Option<Timestamp> {
     let marker = record.marker()?;
-    times::read(
-        marker
-            .excluded_at
-            .as_deref()
-            .or(marker.drain_started_at.as_deref()),
-    )
+    let since = marker
+        .excluded_at
+        .as_ref()
+        .or(marker.drain_started_at.as_ref());
+    times::read(since.map(String::as_str))
 }
 
 /// The clocks of two leaders may differ, so an end may lie before its beginning.

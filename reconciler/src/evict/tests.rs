@@ -1,5 +1,6 @@
 use super::*;
 use crate::process::tests::{holds_up, reconciler};
+use brupop_core::drain::Stuck;
 use serde_json::json;
 use tokio::sync::{mpsc::unbounded_channel, watch};
 
@@ -229,7 +230,7 @@ fn a_pod_that_stays_too_long_is_named() {
         "the same words as long as it stands"
     );
     let unmanaged = DrainPlan {
-        unmanaged: vec![pod("debug")],
+        stuck: vec![(pod("debug"), Stuck::Unmanaged)],
         ..DrainPlan::default()
     };
     let why = none.held_up_by(&unmanaged, Timestamp::MIN).unwrap();
@@ -255,7 +256,7 @@ fn pods_that_are_gone_are_forgotten() {
 fn a_deletion_by_force_is_remembered() {
     let mut evictions = Evictions::default();
     let plan = DrainPlan {
-        undisturbed: vec![(pod("a"), "b")],
+        stuck: vec![(pod("a"), Stuck::Undisturbed("b"))],
         ..DrainPlan::default()
     };
     let forced = plan.clone().forced();

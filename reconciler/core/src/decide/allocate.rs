@@ -11,12 +11,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use brupop_api::crds::{COUNTER_MAX, SLOTS_MAX};
 use brupop_api::facts::ShadowFacts;
-use brupop_api::fleet::{BottlerocketFleetStatus, Slot};
+use brupop_api::fleet::{BottlerocketFleetStatus, Slot, VersionRecord};
 use brupop_api::{Field, Object, State, Value, Write};
 
+use super::assess::wait;
 use super::rollout::Survey;
-use super::versions::{Halted, VersionRecords};
-use super::{Assessment, LimitScope, Reason, StagingStep, TooManyFailures, Turn, UsedUp, assess};
+use super::versions::VersionRecords;
+use super::{Decision, LimitScope, Reason, StagingStep, TooManyFailures, Turn, UsedUp, assess};
 use crate::facts::{FleetFacts, NO_ZONE, NodeView, Owner, Release, is_unavailable};
 use crate::objects::NodeFacts;
 
@@ -33,7 +34,7 @@ pub(crate) struct Candidate<'v, 'a> {
     /// Its update is over, so this pass gives the slot back.
     pub(super) is_over: bool,
     /// What it asks for.
-    pub(super) asks: Assessment<'a>,
+    pub(super) asks: Decision<'a>,
 }
 
 impl<'a> Candidate<'_, 'a> {
@@ -75,10 +76,10 @@ pub(crate) fn join_slots<'v, 'a>(
             view,
             slot: slot.map(|(_, slot)| slot),
             is_over: over.is_some(),
-            asks: Assessment::wait(Reason::NotLeading),
+            asks: wait(Reason::NotLeading),
         };
         node.asks = match unreadable.get(&at) {
-            Some(why) => Assessment::wait(Reason::NotUnderstood(why)),
+            Some(why) => wait(Reason::NotUnderstood(why)),
             None => assess(fleet, view, node.held()),
         };
         nodes.push(node);
@@ -100,7 +101,7 @@ pub struct Allocation<'a> {
     /// start.
     pub preflight: Vec<usize>,
     /// Versions that this write halts.
-    pub halted: Vec<Halted>,
+    pub halted: Vec<VersionRecord>,
     /// The slots that this write gives back, by name, and the view (by index) that each belongs to, if there is one.
     pub freed: Freed<'a>,
 }

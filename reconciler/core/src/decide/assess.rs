@@ -25,34 +25,34 @@ const STAYED: &str =
 
 const EVICTS: Reason<'static> = Reason::Draining(DrainStep::Evicts);
 
-/// What one node asks for, before it is known which nodes get slots.
+/// What to do for a node, and why. Before slots are allocated, it is what the node asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Assessment<'a> {
-    pub(super) step: Option<Step<'a>>,
-    pub(super) reason: Reason<'a>,
+pub struct Decision<'a> {
+    /// What is to be done now; `None` = wait.
+    pub step: Option<Step<'a>>,
+    /// Why the node moves, or why not.
+    pub reason: Reason<'a>,
     /// The version to which an update could begin, if the node had a slot.
     pub(super) may_start: Option<&'a str>,
 }
 
-impl<'a> Assessment<'a> {
-    pub(super) fn wait(reason: Reason<'a>) -> Self {
-        Self {
-            step: None,
-            reason,
-            may_start: None,
-        }
+pub(super) fn wait(reason: Reason<'_>) -> Decision<'_> {
+    Decision {
+        step: None,
+        reason,
+        may_start: None,
     }
+}
 
-    pub(super) fn abort(why: Abort) -> Self {
-        Self::take(Step::Abort(why), Reason::Aborting(why))
+pub(super) fn take<'a>(step: Step<'a>, reason: Reason<'a>) -> Decision<'a> {
+    Decision {
+        step: Some(step),
+        ..wait(reason)
     }
+}
 
-    pub(super) fn take(step: Step<'a>, reason: Reason<'a>) -> Self {
-        Self {
-            step: Some(step),
-            ..Self::wait(reason)
-        }
-    }
+pub(super) fn abort<'a>(why: Abort) -> Decision<'a> {
+    take(Step::Abort(why), Reason::Aborting(why))
 }
 
 /// A node that has both its Node and its shadow, in its fleet.
@@ -70,17 +70,16 @@ pub(crate) fn assess<'a>(
     fleet: &FleetFacts<'a>,
     view: &NodeView<'a>,
     slot: Option<&'a Slot>,
-) -> Assessment<'a> {
-    let assessment = next_step(fleet, view, slot);
-    let denied = match assessment.step {
+) -> Decision<'a> {
+    let decision = next_step(fleet, view, slot);
+    let denied = match decision.step {
         None | Some(Step::Evict | Step::DeletePods) => None,
         Some(step) if step.changes_node() => view.denied.filter(|_| step.undoes()),
         Some(_) => view.shadow_denied,
     };
-    let reason = denied.map_or(assessment.reason, Reason::NodeChangesDenied);
-    Assessment {
-        reason,
-        ..assessment
+    Decision {
+        reason: denied.map_or(decision.reason, Reason::NodeChangesDenied),
+        ..decision
     }
 }
 
@@ -88,9 +87,9 @@ fn next_step<'a>(
     fleet: &FleetFacts<'a>,
     view: &NodeView<'a>,
     slot: Option<&'a Slot>,
-) -> Assessment<'a> {
+) -> Decision<'a> {
     if !fleet.is_led() {
-        return Assessment::wait(Reason::NotLeading);
+        return wait(Reason::NotLeading);
     }
     let Some(node) = view.node else {
         return without_node(view);
@@ -98,14 +97,10 @@ fn next_step<'a>(
     let Some(shadow) = view.shadow else {
         return without_shadow(node);
     };
-    if view
-        .owner_uid
-        .is_some_and(|owner| owner != node.uid.as_str())
-    {
-        return Assessment::take(
-            Step::DeleteShadow(Deletion::NodeReplaced),
-            Reason::NodeGone(Gone::Replaced),
-        );
+    let owner = view.owner_uid;
+    if owner.is_some_and(|owner| owner != node.uid.as_str()) {
+        let replaced = Step::DeleteShadow(Deletion::NodeReplaced);
+        return take(replaced, Reason::NodeGone(Gone::Replaced));
     }
     if let Some(marker) = node.marker()
         && (marker.shadow_uid != shadow.uid || Some(marker.attempt) != shadow.spec.attempt)
@@ -113,7 +108,7 @@ fn next_step<'a>(
         return undo_when_ready(node, Reason::Monitoring(MonitorStep::Returns));
     }
     if shadow.is_of_other_operator() {
-        return Assessment::wait(Reason::OtherOperator(OtherOperator::LeftUpdate));
+        return wait(Reason::OtherOperator(OtherOperator::LeftUpdate));
     }
     let case = Case {
         fleet,
@@ -127,7 +122,7 @@ fn next_step<'a>(
         State::StagedAndPerformedUpdate | State::RebootedIntoUpdate
             if node.boot_id().is_empty() =>
         {
-            Assessment::wait(Reason::NotUnderstood(NO_BOOT_ID))
+            wait(Reason::NotUnderstood(NO_BOOT_ID))
         }
         State::StagedAndPerformedUpdate => case.staged(),
         State::RebootedIntoUpdate => case.rebooted(),
@@ -136,10 +131,10 @@ fn next_step<'a>(
 }
 
 /// The Node is gone, so its shadow is deleted: the garbage collector would do that, too, but perhaps much later.
-fn without_node<'a>(view: &NodeView<'a>) -> Assessment<'a> {
+fn without_node<'a>(view: &NodeView<'a>) -> Decision<'a> {
     let gone = Reason::NodeGone(Gone::Deleted);
     let Some(shadow) = view.shadow else {
-        return Assessment::wait(gone);
+        return wait(gone);
     };
     let in_service = matches!(shadow.spec.state, State::Idle | State::MonitoringUpdate);
     let updated =
@@ -149,32 +144,28 @@ fn without_node<'a>(view: &NodeView<'a>) -> Assessment<'a> {
     } else {
         Deletion::NodeGone
     };
-    Assessment::take(Step::DeleteShadow(why), gone)
+    take(Step::DeleteShadow(why), gone)
 }
 
 /// A labelled node gets a shadow. On a node that lost both label and shadow, our changes are undone.
-fn without_shadow(node: &NodeFacts) -> Assessment<'_> {
+fn without_shadow(node: &NodeFacts) -> Decision<'_> {
     if node.labelled {
         let attempt = node.marker().map(|marker| marker.attempt + 1);
-        return Assessment::take(
-            Step::CreateShadow { attempt },
-            Reason::AgentSilent(Silence::NoReport),
-        );
+        let waits = Reason::AgentSilent(Silence::NoReport);
+        return take(Step::CreateShadow { attempt }, waits);
     }
     match node.marker() {
         Some(_) => undo_when_ready(node, Reason::NotLabelled),
-        None => Assessment::wait(Reason::NotLabelled),
+        None => wait(Reason::NotLabelled),
     }
 }
 
 /// Undoes everything that the marker names, once the node is Ready: until then it may be rebooting. A marker that names no
 /// change, but only the owners of evicted pods, goes at once.
-pub(super) fn undo_when_ready<'a>(node: &'a NodeFacts, reason: Reason<'a>) -> Assessment<'a> {
+pub(super) fn undo_when_ready<'a>(node: &'a NodeFacts, reason: Reason<'a>) -> Decision<'a> {
     match node.marker() {
-        Some(marker) if node.is_ready() || !marker.holds_changes() => {
-            Assessment::take(Step::Undo, reason)
-        }
-        _ => Assessment::wait(Reason::NodeNotReady),
+        Some(marker) if node.is_ready() || !marker.holds_changes() => take(Step::Undo, reason),
+        _ => wait(Reason::NodeNotReady),
     }
 }
 
@@ -193,9 +184,7 @@ impl<'a> Case<'_, 'a> {
 
     /// Like [`Self::given_up`], whatever time it is.
     fn must_stop(self) -> Option<Abort> {
-        let Self {
-            view, node, shadow, ..
-        } = self;
+        let (view, node, shadow) = (self.view, self.node, self.shadow);
         let fails_for_ever = shadow.status.problem == Some(Problem::NoInPlaceUpdates);
         // What was said before a reboot says nothing of the host that is back.
         let silent = view.time.host_silent && self.boot() == Boot::Same;
@@ -225,7 +214,7 @@ impl<'a> Case<'_, 'a> {
 
     /// Undoes our changes on a node whose shadow the API server lets nobody change, so that the update can be neither granted
     /// nor given up. Once its marker has said *drained*, a grant may be on its way, and nothing but the shadow's write stops it.
-    fn back_without_shadow(self) -> Option<Assessment<'a>> {
+    fn back_without_shadow(self) -> Option<Decision<'a>> {
         let Self { node, view, .. } = self;
         let why = view
             .shadow_denied
@@ -233,7 +222,7 @@ impl<'a> Case<'_, 'a> {
         let ungranted = |marker: &Marker| marker.drained_at.is_none() && !marker.was_drained;
         node.marker()
             .filter(|marker| marker.holds_changes() && ungranted(marker))?;
-        Some(Assessment::take(Step::Undo, Reason::NodeChangesDenied(why)))
+        Some(take(Step::Undo, Reason::NodeChangesDenied(why)))
     }
 
     /// Returns why the update is given up if its version is halted: as long as the host does not run it.
@@ -245,7 +234,7 @@ impl<'a> Case<'_, 'a> {
     }
 
     /// Wanted: the host has downloaded the image and boots it next. Then the node is emptied, and the reboot granted.
-    pub(super) fn staged(self) -> Assessment<'a> {
+    pub(super) fn staged(self) -> Decision<'a> {
         let shadow = self.shadow;
         let version = shadow.spec.version.unwrap_or("");
         let boot = self.boot();
@@ -256,14 +245,11 @@ impl<'a> Case<'_, 'a> {
         }
         match boot {
             Boot::IntoUpdate => {
-                return Assessment::take(
-                    Step::SkipReboot,
-                    Reason::Monitoring(MonitorStep::Returns),
-                );
+                return take(Step::SkipReboot, Reason::Monitoring(MonitorStep::Returns));
             }
-            Boot::IntoOther if shadow.reached() => return Assessment::abort(Abort::FellBack),
+            Boot::IntoOther if shadow.reached() => return abort(Abort::FellBack),
             Boot::IntoOther | Boot::IntoUnknown => {
-                return Assessment::abort(Abort::RebootedByItself);
+                return abort(Abort::RebootedByItself);
             }
             Boot::Same => {}
         }
@@ -277,56 +263,50 @@ impl<'a> Case<'_, 'a> {
             self.given_up()
         };
         if let Some(why) = stop.or_else(|| self.halted()) {
-            return Assessment::abort(why);
+            return abort(why);
         }
         if !reached {
             let echoed = shadow.status.attempt == shadow.spec.attempt;
             if echoed && shadow.status.target_version != shadow.spec.version {
-                return Assessment::abort(Abort::OtherTarget);
+                return abort(Abort::OtherTarget);
             }
             let waits = match (self.view.agent_ready, echoed) {
                 (false, _) => Reason::AgentSilent(Silence::NoPod),
                 (true, false) => Reason::Staging(StagingStep::Begins(version)),
                 (true, true) => Reason::Staging(StagingStep::Downloads(version)),
             };
-            return Assessment::wait(Reason::of_status(&shadow.status).unwrap_or(waits));
+            return wait(Reason::of_status(&shadow.status).unwrap_or(waits));
         }
         let decision = self.empty_then_grant();
         if self.view.time.step_overdue && stands_still(&decision) {
-            return Assessment::abort(Abort::DeadlineExceeded);
+            return abort(Abort::DeadlineExceeded);
         }
         decision
     }
 
     /// Undoes our changes on the node, if there are any and the node is Ready. A host in another boot gets this before
     /// anything else, because it needs neither the agent nor the webhook.
-    fn back_into_service(self) -> Option<Assessment<'a>> {
+    fn back_into_service(self) -> Option<Decision<'a>> {
         let node = self.node;
         node.marker()
             .filter(|marker| node.is_ready() && marker.holds_changes())?;
-        Some(Assessment::take(
+        Some(take(
             Step::PutBack,
             Reason::Monitoring(MonitorStep::Returns),
         ))
     }
 
-    fn empty_then_grant(self) -> Assessment<'a> {
-        let Self {
-            view,
-            node,
-            shadow,
-            slot,
-            ..
-        } = self;
-        if slot.is_none_or(|slot| Some(slot.attempt) != shadow.spec.attempt) {
-            return Assessment::wait(Reason::LimitReached(Turn::NoSlot));
+    fn empty_then_grant(self) -> Decision<'a> {
+        let (view, node, attempt) = (self.view, self.node, self.shadow.spec.attempt);
+        if self.slot.is_none_or(|slot| Some(slot.attempt) != attempt) {
+            return wait(Reason::LimitReached(Turn::NoSlot));
         }
         if !node.is_ready() {
-            return Assessment::wait(Reason::NodeNotReady);
+            return wait(Reason::NodeNotReady);
         }
         if !view.agent_ready && view.time.step_overdue {
             // Nobody would claim the reboot.
-            return Assessment::wait(Reason::AgentSilent(Silence::NoPod));
+            return wait(Reason::AgentSilent(Silence::NoPod));
         }
         if let Some(step) = self.next_drain_step() {
             return step;
@@ -336,13 +316,13 @@ impl<'a> Case<'_, 'a> {
             && node.marker().is_some_and(|marker| marker.evicted_claims)
             && !view.time.volumes_overdue
         {
-            return Assessment::wait(Reason::Draining(DrainStep::DetachesVolumes));
+            return wait(Reason::Draining(DrainStep::DetachesVolumes));
         }
-        Assessment::take(Step::Grant, Reason::Draining(DrainStep::Evicts))
+        take(Step::Grant, Reason::Draining(DrainStep::Evicts))
     }
 
     /// Wanted: another boot, with the new version. Everything here rests on the Node, its marker and the agent's claim.
-    pub(super) fn rebooted(self) -> Assessment<'a> {
+    pub(super) fn rebooted(self) -> Decision<'a> {
         let Self { node, .. } = self;
         let boot = self.boot();
         if boot == Boot::Same {
@@ -355,40 +335,38 @@ impl<'a> Case<'_, 'a> {
             return undo;
         }
         match boot {
-            Boot::IntoOther => Assessment::abort(Abort::FellBack),
-            Boot::IntoUnknown => Assessment::abort(Abort::NotBottlerocket),
+            Boot::IntoOther => abort(Abort::FellBack),
+            Boot::IntoUnknown => abort(Abort::NotBottlerocket),
             Boot::Same | Boot::IntoUpdate => self.watch_it(),
         }
     }
 
     /// The node is in service with the new version: monitor it, once its agent has reported the reboot, too. A silent
     /// agent does not keep the slot for ever.
-    fn watch_it(self) -> Assessment<'a> {
+    fn watch_it(self) -> Decision<'a> {
         let shadow = self.shadow;
         if shadow.reached() {
-            return Assessment::take(Step::Monitor, Reason::Monitoring(MonitorStep::InService));
+            return take(Step::Monitor, Reason::Monitoring(MonitorStep::InService));
         }
         // An agent that is not there yet may have said it before the reboot.
         let told = Reason::against_report(&shadow.status).filter(|_| self.view.agent_ready);
         match self.given_up() {
             Some(Abort::NodePaused) | None => {
-                Assessment::wait(told.unwrap_or(Reason::AgentSilent(Silence::NoReport)))
+                wait(told.unwrap_or(Reason::AgentSilent(Silence::NoReport)))
             }
-            Some(why) => Assessment::abort(why),
+            Some(why) => abort(why),
         }
     }
 
     /// The host reboots. If it does not come back, only a person can help.
-    fn await_return(self) -> Assessment<'a> {
-        let Self {
-            view, node, shadow, ..
-        } = self;
+    fn await_return(self) -> Decision<'a> {
+        let (view, node, shadow) = (self.view, self.node, self.shadow);
         let in_same_boot = self.boot() == Boot::Same && node.is_ready() && view.agent_ready;
         let wrong = Reason::of_status(&shadow.status).filter(|_| in_same_boot);
         // A host that goes down answers nothing, either.
         let wrong = wrong.filter(|wrong| !matches!(wrong, Reason::HostUnreachable(_)));
         if !view.time.step_overdue {
-            return Assessment::wait(wrong.unwrap_or(Reason::Rebooting(RebootStep::Claimed)));
+            return wait(wrong.unwrap_or(Reason::Rebooting(RebootStep::Claimed)));
         }
         let overdue = wrong.unwrap_or(Reason::RebootOverdue(if in_same_boot {
             STAYED
@@ -400,12 +378,12 @@ impl<'a> Case<'_, 'a> {
             .marker()
             .filter(|marker| marker.keeps_autoscalers_away())
         {
-            Some(_) => Assessment::take(Step::Release, overdue),
-            None => Assessment::wait(overdue),
+            Some(_) => take(Step::Release, overdue),
+            None => wait(overdue),
         }
     }
 
-    fn before_reboot(self) -> Assessment<'a> {
+    fn before_reboot(self) -> Decision<'a> {
         let Self { node, shadow, .. } = self;
         if shadow.status.reboot_claimed_boot_id == Some(node.boot_id()) {
             return self.await_return();
@@ -414,7 +392,7 @@ impl<'a> Case<'_, 'a> {
             return undo;
         }
         if let Some(why) = self.given_up().or_else(|| self.halted()) {
-            return Assessment::abort(why);
+            return abort(why);
         }
         if shadow.spec.reboot_granted_boot_id.is_none() {
             // The grant was taken back.
@@ -424,31 +402,23 @@ impl<'a> Case<'_, 'a> {
             .marker()
             .is_some_and(|marker| marker.drained_at.is_some());
         if !drained || !node.unschedulable {
-            return Assessment::take(Step::WithdrawGrant, Reason::Draining(DrainStep::Evicts));
+            return take(Step::WithdrawGrant, Reason::Draining(DrainStep::Evicts));
         }
-        Assessment::wait(
-            Reason::of_status(&shadow.status).unwrap_or(Reason::Rebooting(RebootStep::Granted)),
-        )
+        wait(Reason::of_status(&shadow.status).unwrap_or(Reason::Rebooting(RebootStep::Granted)))
     }
 
     /// Wanted: the node in service for a while with the new version.
-    pub(super) fn monitoring(self) -> Assessment<'a> {
-        let Self {
-            fleet,
-            view,
-            node,
-            shadow,
-            ..
-        } = self;
+    pub(super) fn monitoring(self) -> Decision<'a> {
+        let (view, node, shadow) = (self.view, self.node, self.shadow);
         if !node.is_ready() {
             // It was in service; whether it comes back is no longer a matter of this step alone.
             if view.time.step_overdue {
-                return Assessment::abort(Abort::NotReady);
+                return abort(Abort::NotReady);
             }
-            return Assessment::wait(Reason::NodeNotReady);
+            return wait(Reason::NodeNotReady);
         }
         if node.version() != shadow.spec.version {
-            return Assessment::abort(if node.version().is_none() {
+            return abort(if node.version().is_none() {
                 Abort::NotBottlerocket
             } else {
                 Abort::FellBack
@@ -464,9 +434,9 @@ impl<'a> Case<'_, 'a> {
                 Evicted::Missing(owner) => Some(Reason::WorkloadsUnavailable(owner)),
             };
             let waits = waits.filter(|_| !view.time.workloads_overdue);
-            return match waits.or(well(fleet, view).err()) {
-                Some(reason) => Assessment::wait(reason),
-                None => Assessment::take(
+            return match waits.or(well(self.fleet, view).err()) {
+                Some(reason) => wait(reason),
+                None => take(
                     Step::Finish {
                         workloads_back: !matches!(view.evicted, Evicted::Missing(_)),
                     },
@@ -476,10 +446,8 @@ impl<'a> Case<'_, 'a> {
         }
         match self.given_up() {
             // It runs the update and is in service: a pause has nothing to hold back any more.
-            Some(Abort::NodePaused) | None => {
-                Assessment::wait(Reason::Monitoring(MonitorStep::InService))
-            }
-            Some(why) => Assessment::abort(why),
+            Some(Abort::NodePaused) | None => wait(Reason::Monitoring(MonitorStep::InService)),
+            Some(why) => abort(why),
         }
     }
 }
@@ -487,9 +455,9 @@ impl<'a> Case<'_, 'a> {
 impl<'a> Case<'_, 'a> {
     /// The next step on the way to an empty node; `None` once it is cordoned and no pod is left that has to go. Whether that
     /// is so is made sure of with the grant.
-    pub(super) fn next_drain_step(self) -> Option<Assessment<'a>> {
+    pub(super) fn next_drain_step(self) -> Option<Decision<'a>> {
         if self.view.pods.too_many {
-            return Some(Assessment::abort(Abort::CannotDrain));
+            return Some(abort(Abort::CannotDrain));
         }
         match self.node.marker() {
             Some(marker) if marker.drain_started_at.is_some() => self.drain_until_empty(marker),
@@ -499,46 +467,44 @@ impl<'a> Case<'_, 'a> {
 
     /// Up to the cordon, which starts the drain: checks that the node can be emptied, and excludes it from load balancers for as
     /// long as configured, unless it is excluded already.
-    fn begin_drain(self, is_excluded: bool) -> Assessment<'a> {
-        let Self {
-            fleet, view, node, ..
-        } = self;
-        if !fleet.enforced {
+    fn begin_drain(self, is_excluded: bool) -> Decision<'a> {
+        let view = self.view;
+        if !self.fleet.enforced {
             // Without the webhook we could empty the node, but neither grant its reboot nor give the update up.
-            return Assessment::wait(Reason::AdmissionNotEnforced);
+            return wait(Reason::AdmissionNotEnforced);
         }
         if let Some(closed) = self.closed() {
             return closed;
         }
         if view.busy_control_plane.is_some() {
-            return Assessment::abort(Abort::PoolClosed);
+            return abort(Abort::PoolClosed);
         }
         if view.pods.undrainable.is_some() && !view.force {
-            return Assessment::abort(Abort::CannotDrain);
+            return abort(Abort::CannotDrain);
         }
         // What is begun goes on: a node that is out of load balancers does not wait there for a budget.
         let waits = !view.force && !view.pods.waited && !is_excluded;
         if let Some(why) = view.pods.blocked.filter(|_| waits) {
-            return Assessment::wait(Reason::BudgetAllowsNone(why));
+            return wait(Reason::BudgetAllowsNone(why));
         }
         let leaves = Reason::Draining(DrainStep::LeavesLoadBalancers);
-        if view.time.exclude && !node.excluded && !is_excluded {
-            return Assessment::take(Step::Exclude, leaves);
+        if view.time.exclude && !self.node.excluded && !is_excluded {
+            return take(Step::Exclude, leaves);
         }
         if is_excluded && !view.time.exclusion_over {
-            return Assessment::wait(leaves);
+            return wait(leaves);
         }
-        Assessment::take(Step::Cordon, Reason::Draining(DrainStep::Cordons))
+        take(Step::Cordon, Reason::Draining(DrainStep::Cordons))
     }
 
     /// From the cordon on: evicts until no pod is left, and starts again if pods come back. `None` if none is left.
-    fn drain_until_empty(self, marker: &Marker) -> Option<Assessment<'a>> {
+    fn drain_until_empty(self, marker: &Marker) -> Option<Decision<'a>> {
         let Self { view, node, .. } = self;
         // A drained node that somebody uncordoned is drained again, with a deadline of its own.
         let overdue =
             view.time.drain_overdue && (marker.drained_at.is_none() || node.unschedulable);
         if !view.force && (overdue || self.is_hopeless(marker)) {
-            return Some(Assessment::abort(if view.pods.is_blocked {
+            return Some(abort(if view.pods.is_blocked {
                 Abort::DrainBlocked
             } else {
                 Abort::DrainTimedOut
@@ -546,7 +512,7 @@ impl<'a> Case<'_, 'a> {
         }
         if !node.unschedulable {
             // Somebody uncordoned it meanwhile: pods may have come, so it has not been seen empty.
-            return Some(Assessment::take(
+            return Some(take(
                 Step::CordonAgain,
                 Reason::Draining(DrainStep::Cordons),
             ));
@@ -555,11 +521,11 @@ impl<'a> Case<'_, 'a> {
             return self.evict(overdue);
         }
         if !view.pods.known {
-            return Some(Assessment::wait(EVICTS));
+            return Some(wait(EVICTS));
         }
         // Pods have come since. Either somebody uncordoned the node and cordoned it again, unseen; or the pods tolerate the
         // cordon, so the deadline stays as it is.
-        (!view.pods.drained).then(|| Assessment::take(Step::DrainAgain, EVICTS))
+        (!view.pods.drained).then(|| take(Step::DrainAgain, EVICTS))
     }
 
     /// Whether the pods that a budget blocked first have had their part of the time, and the last drain failed on a budget,
@@ -577,10 +543,10 @@ impl<'a> Case<'_, 'a> {
     }
 
     /// The node is cordoned and not yet recorded as drained.
-    fn evict(self, overdue: bool) -> Option<Assessment<'a>> {
+    fn evict(self, overdue: bool) -> Option<Decision<'a>> {
         let pods = &self.view.pods;
         if !pods.operator_pods.is_empty() {
-            return Some(Assessment::take(Step::ListOperatorPods, EVICTS));
+            return Some(take(Step::ListOperatorPods, EVICTS));
         }
         if pods.drained {
             return None;
@@ -590,14 +556,14 @@ impl<'a> Case<'_, 'a> {
         } else {
             Step::Evict
         };
-        Some(Assessment::take(step, EVICTS))
+        Some(take(step, EVICTS))
     }
 }
 
-/// Whether nothing but the deadline of its step ends what this assessment waits for. A drain ends by itself, except one by force
+/// Whether nothing but the deadline of its step ends what this decision waits for. A drain ends by itself, except one by force
 /// whose pods cannot be deleted; so do the waits for a budget, for load balancers and for volumes.
-fn stands_still(assessment: &Assessment<'_>) -> bool {
-    match (assessment.step, assessment.reason) {
+fn stands_still(decision: &Decision<'_>) -> bool {
+    match (decision.step, decision.reason) {
         (Some(Step::DeletePods), _) => true,
         (
             None,

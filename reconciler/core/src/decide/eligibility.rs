@@ -1,10 +1,10 @@
 //! Whether an update of a node may begin, or why not: by the node, its host, its pool and the fleet.
 
 use brupop_api::facts::ShadowFacts;
-use brupop_api::{Problem, State};
+use brupop_api::{Marker, Problem, State};
 use semver::Version;
 
-use super::assess::{Assessment, Case, undo_when_ready};
+use super::assess::{Case, Decision, abort, take, undo_when_ready, wait};
 use super::step::{Deletion, Step};
 use super::{
     Abort, Contenders, Gone, OVERGROWN, OtherOperator, Reason, Silence, StagingStep, TOO_MANY_PODS,
@@ -18,67 +18,56 @@ use crate::window::Starts;
 impl<'a> Case<'_, 'a> {
     /// Wanted: nothing. What is left of the last update is undone first; then the next one begins if the node has a
     /// slot.
-    pub(super) fn idle(self) -> Assessment<'a> {
-        let Self {
-            fleet,
-            view,
-            node,
-            shadow,
-            slot,
-        } = self;
-        if node
-            .marker()
-            .is_some_and(|marker| !marker.is_kept() || !node.labelled)
-        {
+    pub(super) fn idle(self) -> Decision<'a> {
+        let (fleet, view, node) = (self.fleet, self.view, self.node);
+        let is_done = |marker: &Marker| marker.is_kept() && node.labelled;
+        if !node.marker().is_none_or(is_done) {
             return undo_when_ready(node, Reason::Finishing);
         }
         if !node.labelled {
-            return Assessment::take(Step::DeleteShadow(Deletion::OptedOut), Reason::NotLabelled);
+            return take(Step::DeleteShadow(Deletion::OptedOut), Reason::NotLabelled);
         }
-        let slot = match slot {
-            Some(slot) if Some(slot.attempt) > shadow.spec.attempt => slot,
-            Some(_) => return Assessment::wait(finishing(shadow)),
-            None => {
-                return match startable(fleet, view) {
-                    Ok(version) => Assessment {
-                        may_start: (shadow.spec.state == State::Idle).then_some(version),
-                        ..Assessment::wait(Reason::LimitReached(Turn::NoSlot))
-                    },
-                    Err(reason) => Assessment::wait(reason),
-                };
-            }
+        let queues = Reason::LimitReached(Turn::NoSlot);
+        let Some(slot) = self.slot else {
+            let is_idle = self.shadow.spec.state == State::Idle;
+            return match startable(fleet, view) {
+                Ok(version) => Decision {
+                    may_start: is_idle.then_some(version),
+                    ..wait(queues)
+                },
+                Err(reason) => wait(reason),
+            };
         };
+        if Some(slot.attempt) <= self.shadow.spec.attempt {
+            return wait(finishing(self.shadow));
+        }
         match able(fleet, view) {
-            Err(reason) if awaited(fleet, view) == Some(reason) => Assessment::wait(reason),
-            Err(reason) => Assessment::take(Step::SkipAttempt, reason),
+            Err(reason) if awaited(fleet, view) == Some(reason) => wait(reason),
+            Err(reason) => take(Step::SkipAttempt, reason),
             // The slot was taken for another version, and counts as a try of that.
             Ok(version) if slot.version.as_deref().is_some_and(|its| its != version) => {
-                Assessment::take(Step::SkipAttempt, Reason::LimitReached(Turn::NoSlot))
+                take(Step::SkipAttempt, queues)
             }
-            Ok(version) => Assessment::take(
-                Step::Stage(version),
-                Reason::Staging(StagingStep::Begins(version)),
-            ),
+            Ok(version) => {
+                let begins = Reason::Staging(StagingStep::Begins(version));
+                take(Step::Stage(version), begins)
+            }
         }
     }
 
     /// Returns what becomes of an update that has begun, perhaps hours ago, before its node is cordoned: it is given up if the
     /// pool no longer allows it, the fleet is paused, or a node of another zone is out of service; or it waits for a gate.
-    pub(super) fn closed(self) -> Option<Assessment<'a>> {
-        let Self {
-            fleet,
-            view,
-            node,
-            shadow,
-            ..
-        } = self;
-        let version = shadow.spec.version.unwrap_or_default();
-        let still_allowed = allows(fleet, view, node, Stage::Cordon)
-            .and_then(|()| allows_version(fleet, view, version));
-        if still_allowed.is_err() || fleet.starts == Starts::Paused || view.busy_zone.is_some() {
-            return Some(Assessment::abort(Abort::PoolClosed));
+    pub(super) fn closed(self) -> Option<Decision<'a>> {
+        let (fleet, view) = (self.fleet, self.view);
+        let version = self.shadow.spec.version.unwrap_or_default();
+        let awaited = awaited(fleet, view);
+        let may_go_on = pool_is_open(fleet, view, self.node).is_ok()
+            && (awaited.is_some() || well(fleet, view).is_ok())
+            && allows_version(fleet, view, version).is_ok();
+        if !may_go_on || fleet.starts == Starts::Paused || view.busy_zone.is_some() {
+            return Some(abort(Abort::PoolClosed));
         }
-        awaited(fleet, view).map(Assessment::wait)
+        awaited.map(wait)
     }
 }
 
@@ -125,10 +114,8 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
             Reason::VersionHalted(TooManyFailures::Version(version)),
         ),
     ])?;
-    let (allows, allows_version) = (
-        allows(fleet, view, node, Stage::Start),
-        allows_version(fleet, view, version),
-    );
+    let allows = pool_is_open(fleet, view, node).and_then(|()| well(fleet, view));
+    let allows_version = allows_version(fleet, view, version);
     // What a person has to lift is told before a window that is closed: the agent downloads nothing ahead meanwhile.
     for told in [&allows, &allows_version] {
         if let Err(reason) = told
@@ -191,43 +178,27 @@ fn first<'a>(obstacles: impl IntoIterator<Item = (bool, Reason<'a>)>) -> Result<
         .map_or(Ok(()), |(_, reason)| Err(reason))
 }
 
-/// How far an update has come.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// It has not begun.
-    Start,
-    /// It has begun; the node is not cordoned yet.
-    Cordon,
-}
-
-/// Checks whether the pool of this node lets its update start, or go on to the cordon.
+/// Checks whether the pool of this node lets its update start, or go on to the cordon, whatever its gates say.
 ///
 /// # Errors
 /// Why not.
-fn allows<'a>(
+fn pool_is_open<'a>(
     fleet: &FleetFacts<'a>,
     view: &NodeView<'a>,
     node: &'a NodeFacts,
-    stage: Stage,
 ) -> Result<(), Reason<'a>> {
-    let starts = match (view.owner, fleet.pool_of(view)) {
-        (Owner::Conflict(one, other), _) => {
-            let pools = Contenders(fleet.pool_name(one), fleet.pool_name(other));
-            return Err(Reason::PoolConflict(pools));
-        }
-        (_, Some(pool)) => pool.starts,
-        (_, None) => return Err(Reason::NotUnderstood("its pool is not known yet")),
-    };
-    match starts {
+    if let Owner::Conflict(one, other) = view.owner {
+        let pools = Contenders(fleet.pool_name(one), fleet.pool_name(other));
+        return Err(Reason::PoolConflict(pools));
+    }
+    let unknown = Reason::NotUnderstood("its pool is not known yet");
+    match fleet.pool_of(view).ok_or(unknown)?.starts {
         Starts::AdmissionNotEnforced => Err(Reason::AdmissionNotEnforced),
         Starts::Invalid(why) => Err(Reason::PoolInvalid(why)),
         Starts::Paused => Err(Reason::PoolPaused),
         Starts::Frozen(until) if !node.update_now => Err(Reason::Frozen(until)),
         Starts::OutsideWindow(until) if !node.update_now => Err(Reason::OutsideWindow(until)),
-        Starts::Open | Starts::Frozen(_) | Starts::OutsideWindow(_) => match awaited(fleet, view) {
-            Some(_) if stage == Stage::Cordon => Ok(()),
-            _ => well(fleet, view),
-        },
+        Starts::Open | Starts::Frozen(_) | Starts::OutsideWindow(_) => Ok(()),
     }
 }
 

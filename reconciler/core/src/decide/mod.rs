@@ -19,7 +19,8 @@ use crate::objects::runs_bottlerocket;
 use crate::window::Starts;
 pub use allocate::{Allocation, candidates, new_term};
 use allocate::{Candidate, Place, allocate, join_slots};
-pub(crate) use assess::{Assessment, assess};
+pub use assess::Decision;
+pub(crate) use assess::assess;
 use brupop_api::fleet::Slot;
 use brupop_api::{Field, Marker, Object, State, Value, Write, names};
 pub(crate) use eligibility::goes_back;
@@ -32,7 +33,7 @@ pub use reason::{
 use rollout::{Survey, offers};
 pub use step::{Deletion, Effect, Step, new_shadow};
 pub(crate) use versions::NOT_RETURNED;
-pub use versions::{Halted, why_halted};
+pub use versions::why_halted;
 
 /// What to do in the whole fleet.
 #[derive(Clone, Debug)]
@@ -41,15 +42,6 @@ pub struct Decisions<'a> {
     pub allocation: Allocation<'a>,
     /// What to do for each node, in the order of the views.
     pub nodes: Vec<Decision<'a>>,
-}
-
-/// What to do for a node, and why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decision<'a> {
-    /// What is to be done now; `None` = wait.
-    pub step: Option<Step<'a>>,
-    /// Why the node moves, or why not.
-    pub reason: Reason<'a>,
 }
 
 impl Observed<'_> {
@@ -111,7 +103,11 @@ pub fn decide<'a>(
             }
             reason => reason,
         };
-        Decision { step, reason }
+        Decision {
+            step,
+            reason,
+            ..node.asks
+        }
     });
     let nodes = settled.collect();
     Decisions { allocation, nodes }

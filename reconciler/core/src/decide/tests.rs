@@ -57,19 +57,12 @@ fn decide<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Decided<'a> {
     let step = it
         .step
         .or_else(|| release(fleet, view, slot, &Needed::new()));
-    Decided::of(
-        fleet,
-        view,
-        Decision {
-            step,
-            reason: it.reason,
-        },
-    )
+    Decided::of(fleet, view, Decision { step, ..it })
 }
 
 impl<'a> Decided<'a> {
     fn of(fleet: &FleetFacts<'a>, view: &NodeView<'a>, decision: Decision<'a>) -> Self {
-        let Decision { step, reason } = decision;
+        let Decision { step, reason, .. } = decision;
         let effect = step.map(|step| step.effect(fleet, view).expect("its objects are there"));
         Self {
             step,

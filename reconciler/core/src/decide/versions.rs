@@ -25,16 +25,6 @@ pub(crate) const NOT_RETURNED: &str = "NotReturned";
 /// Maximum number of nodes that the sentence of a halt names.
 const NODES_NAMED: usize = 3;
 
-/// A version that is halted now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Halted {
-    pub version: String,
-    /// The variant for which it is halted.
-    pub variant: String,
-    /// The nodes that failed to reach it, and how.
-    pub why: String,
-}
-
 /// The records, as they are after this pass.
 pub(super) struct VersionRecords<'v, 'a> {
     fleet: FleetFacts<'a>,
@@ -305,23 +295,14 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
         }
     }
 
-    /// The versions that this pass halts.
-    pub(super) fn halted(&self) -> Vec<Halted> {
+    /// The records of the versions that this pass halts.
+    pub(super) fn halted(&self) -> Vec<VersionRecord> {
         let is_new = |record: &&VersionRecord| {
             let release = (record.version.as_str(), record.variant.as_str());
-            let before = record_of(self.fleet.versions, release);
-            record.halted_at.is_some()
-                && (before.is_none_or(|before| before.halted_at.is_none())
-                    || self.resumed.contains(&release))
+            let was_halted = is_halted(self.fleet.versions, release);
+            record.halted_at.is_some() && (!was_halted || self.resumed.contains(&release))
         };
-        let halted = self.records.iter().filter(is_new);
-        halted
-            .map(|record| Halted {
-                version: record.version.clone(),
-                variant: record.variant.clone(),
-                why: why_halted(record),
-            })
-            .collect()
+        self.records.iter().filter(is_new).cloned().collect()
     }
 
     /// Notes when versions were first reported, for pools that let them ripen, and which pools are done with which version.

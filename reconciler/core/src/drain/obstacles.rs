@@ -1,18 +1,17 @@
-//! What stands in the way of a drain before it begins: pods that nobody recreates, budgets, pods that do not end.
+//! What stands in the way of a drain before it begins: pods that nobody recreates, budgets, pods that do not end. Which pods a
+//! budget covers, and whether it lets them go, is as in the API server's eviction.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::Item;
 use jiff::Timestamp;
+use kube::core::SelectorExt as _;
 
-use super::budgets::{
-    REQUIREMENTS_MAX, allows_none, forbidden, holds, is_budgeted, is_shut, selects, spares,
-};
-use super::{
-    DrainAction, Obstacle, asks, asks_for, drain_action, gone_by, is_overdue, overdue, unmanaged,
-    unreadable,
-};
-use crate::objects::{Budget, Pod, PodItem};
+use super::{DrainAction, Obstacle, Stuck, asks_for, drain_action, gone_by, is_overdue, overdue};
+use crate::objects::{Budget, BudgetRemedy, Pod, PodItem};
+
+/// Most keys and values of all selectors of a namespace. Each is compared with each pod of a node in each pass.
+const REQUIREMENTS_MAX: usize = 4096;
 
 /// Most comparisons of the pods of one node with keys and values of selectors: as many as the 110 pods that a kubelet runs,
 /// unless it is told otherwise, take in a namespace with this many.
@@ -144,10 +143,7 @@ fn undrainable<'p>(
         }
         let namespace = item.namespace();
         match drain_action(item) {
-            DrainAction::Unmanaged => why.push(unmanaged(namespace, item.name())),
-            DrainAction::Unreadable(problem) => {
-                why.push(unreadable(namespace, item.name(), problem));
-            }
+            DrainAction::Stuck(stuck) => why.push(stuck.told_of(namespace, item.name())),
             DrainAction::Evicted => {
                 let here = budgets.get(namespace).map_or(&[][..], |(_, here)| here);
                 why.extend(
@@ -209,16 +205,152 @@ fn undisturbed<'p>(
     pods: impl IntoIterator<Item = &'p PodItem>,
     is_operator_pod: impl Fn(&PodItem) -> bool,
 ) -> Option<String> {
-    evicted(pods, is_operator_pod)
-        .filter_map(|item| {
-            Some(asks(
-                item.namespace(),
-                item.name(),
-                item.ok().and_then(asks_for)?,
-            ))
+    let asking = evicted(pods, is_operator_pod).filter_map(|item| {
+        let stuck = Stuck::Undisturbed(item.ok().and_then(asks_for)?);
+        Some(stuck.told_of(item.namespace(), item.name()))
+    });
+    let told = asking.min()?;
+    Some(format!("{told}; the node waits until that pod has ended"))
+}
+
+/// How many disruptions each budget (namespace, name) allowed when it was last looked at.
+#[derive(Debug, Default)]
+pub struct Budgets {
+    allowed: BTreeMap<(String, String), i32>,
+}
+
+impl Budgets {
+    /// Looks at all budgets. Returns the namespaces in which a budget allows more than before, or was deleted.
+    pub fn relaxed<'b>(
+        &mut self,
+        budgets: impl Iterator<Item = &'b Item<Budget>>,
+    ) -> BTreeSet<String> {
+        let now: BTreeMap<(String, String), i32> = budgets
+            .map(|budget| {
+                (
+                    (budget.namespace().to_owned(), budget.name().to_owned()),
+                    allowed(budget),
+                )
+            })
+            .collect();
+        let more = |(key, before): (&(String, String), &i32)| {
+            now.get(key)
+                .is_none_or(|now| now > before)
+                .then(|| key.0.clone())
+        };
+        let relaxed = self.allowed.iter().filter_map(more).collect();
+        self.allowed = now;
+        relaxed
+    }
+}
+
+/// Whether budgets hold up the eviction of this pod. They do not hold up one that has ended, or has not begun.
+pub(super) fn is_budgeted(pod: &Pod) -> bool {
+    !pod.finished && !pod.pending
+}
+
+/// Whether this budget allows no disruption now.
+fn is_shut(budget: &Budget) -> bool {
+    budget.allowed <= 0 && budget.observed
+}
+
+/// Whether this budget, which covers the pod, lets it go whatever it allows now, because the pod is not Ready.
+fn spares(budget: &Budget, pod: &Pod) -> bool {
+    !pod.is_ready() && (budget.spares_ready_only || budget.enough_healthy)
+}
+
+/// Whether this budget covers the pod, allows no disruption now, and does not let it go all the same. None is allowed, either,
+/// until its controller has seen its latest version.
+fn holds(budget: &Budget, pod: &Pod) -> bool {
+    let is_shut = is_shut(budget) || !budget.observed;
+    is_budgeted(pod) && is_shut && selects(budget, pod) && !spares(budget, pod)
+}
+
+/// What to tell people about a budget that allows no disruption now.
+fn allows_none(item: &Item<Budget>, budget: &Budget) -> String {
+    let remedy = match budget.remedy {
+        BudgetRemedy::Change => "it never does, however many pods there are, so change the budget",
+        BudgetRemedy::AddPod => {
+            "it wants all of its pods healthy, so add a pod or change the budget"
+        }
+        BudgetRemedy::Repair => {
+            "Kubernetes cannot compute it (SyncFailed): kubectl describe pdb says why"
+        }
+        BudgetRemedy::Wait => "it waits for more of its pods to be healthy",
+    };
+    format!(
+        "the PodDisruptionBudget {}/{} allows no disruption of a pod on the node now ({remedy})",
+        item.namespace(),
+        item.name()
+    )
+}
+
+/// Why the budgets of a pod's namespace never allow its eviction, whatever becomes of their pods; `None` if they may. The
+/// rules are those of the API server's eviction.
+fn forbidden<'b>(pod: &Pod, budgets: impl Iterator<Item = &'b Item<Budget>>) -> Option<String> {
+    let (mut unread, mut selecting, mut requirements) = (vec![], vec![], 0);
+    for item in budgets {
+        match &item.body {
+            Err(why) => unread.push((item, why)),
+            Ok(budget) => {
+                requirements += budget.requirements;
+                // Anybody with a namespace can make thousands of budgets.
+                if requirements > REQUIREMENTS_MAX {
+                    return Some(format!(
+                        "the selectors of the PodDisruptionBudgets of namespace {} have more than {REQUIREMENTS_MAX} keys \
+                         and values together: delete some, or shorten them",
+                        item.namespace()
+                    ));
+                }
+                if selects(budget, pod) {
+                    selecting.push(item);
+                }
+            }
+        }
+    }
+    if let Some((item, why)) = unread.first() {
+        return Some(format!(
+            "the PodDisruptionBudget {}/{} cannot be read, for {why}, and might cover any pod of its namespace: repair \
+             or delete it",
+            item.namespace(),
+            item.name()
+        ));
+    }
+    if !is_budgeted(pod) {
+        return None;
+    }
+    match &selecting[..] {
+        [] | [_] => None,
+        [first, second, ..] => Some(format!(
+            "the PodDisruptionBudgets {}/{} and {} select the same pods, and Kubernetes evicts no pod of two budgets",
+            first.namespace(),
+            first.name(),
+            second.name()
+        )),
+    }
+}
+
+fn selects(budget: &Budget, pod: &Pod) -> bool {
+    budget
+        .selector
+        .as_ref()
+        .is_some_and(|selector| selector.matches(&pod.labels))
+}
+
+/// Whether this budget changed in a way that matters to a drain.
+pub fn matters(old: &Item<Budget>, new: &Item<Budget>) -> bool {
+    let shape = |item: &Item<Budget>| {
+        item.body.clone().map(|budget| Budget {
+            allowed: 0,
+            ..budget
         })
-        .min()
-        .map(|asks| format!("{asks} allows no disruption; the node waits until that pod has ended"))
+    };
+    allowed(old) < allowed(new) || shape(old) != shape(new)
+}
+
+/// How many disruptions this budget allows now.
+fn allowed(budget: &Item<Budget>) -> i32 {
+    budget.ok().map_or(0, |budget| budget.allowed)
 }
 
 #[cfg(test)]

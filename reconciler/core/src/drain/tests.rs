@@ -110,7 +110,13 @@ fn the_table() {
             &leaving,
             DrainAction::Stays,
         ),
-        ("unmanaged", None, "Running", &none, DrainAction::Unmanaged),
+        (
+            "unmanaged",
+            None,
+            "Running",
+            &none,
+            DrainAction::Stuck(Stuck::Unmanaged),
+        ),
         (
             "unmanaged, finished",
             None,
@@ -130,7 +136,7 @@ fn the_table() {
             None,
             "Running",
             &owned,
-            DrainAction::Unmanaged,
+            DrainAction::Stuck(Stuck::Unmanaged),
         ),
     ] {
         assert_eq!(
@@ -163,7 +169,12 @@ fn a_plan_names_each_workload_once() {
         .map(|(by, pod)| (by.to_string(), &*pod.name))
         .collect();
     assert_eq!(leaving, [("2026-11-21T04:00:00Z".to_owned(), "e")]);
-    assert_eq!(names(&plan.unmanaged), ["d"]);
+    let stuck: Vec<_> = plan
+        .stuck
+        .iter()
+        .map(|(pod, why)| (&*pod.name, *why))
+        .collect();
+    assert_eq!(stuck, [("d", Stuck::Unmanaged)]);
     assert!(plan.owners.iter().eq([
         "apps/v1/ReplicaSet/shop/cart",
         "apps/v1/StatefulSet/shop/cart"
@@ -187,7 +198,7 @@ fn an_unreadable_pod_holds_its_drain_up() {
     ];
     let plan = of(&pods, |_| false, &[]);
     assert_eq!(
-        (plan.evict.len(), plan.unreadable.len(), plan.is_done()),
+        (plan.evict.len(), plan.unreadable_pods(), plan.is_done()),
         (1, 1, false)
     );
     assert!(!of(&pods[1..], |_| false, &[]).is_done());
@@ -314,15 +325,15 @@ fn pods_that_ask_for_it_are_waited_for() {
         "those that do not ask, have not begun, or have ended"
     );
     let undisturbed: Vec<_> = plan
-        .undisturbed
+        .stuck
         .iter()
-        .map(|(pod, annotation)| (&*pod.name, *annotation))
+        .map(|(pod, why)| (&*pod.name, *why))
         .collect();
     assert_eq!(
         undisturbed,
         [
-            ("b", DO_NOT_DISRUPT_ANNOTATION),
-            ("c", SAFE_TO_EVICT_ANNOTATION)
+            ("b", Stuck::Undisturbed(DO_NOT_DISRUPT_ANNOTATION)),
+            ("c", Stuck::Undisturbed(SAFE_TO_EVICT_ANNOTATION))
         ]
     );
     assert!(
@@ -467,4 +478,36 @@ fn a_drain_knows_whether_its_pods_use_claims() {
             "{volumes}"
         );
     }
+}
+
+#[test]
+fn late_pods_that_tolerate_the_cordon_are_left() {
+    let tolerant = |name: &str| {
+        world::pod(
+            name,
+            json!({"spec": {"tolerations": [{"operator": "Exists"}]}}),
+        )
+    };
+    let (first, early, late) = (tolerant("first"), tolerant("early"), tolerant("late"));
+    let (plain, all) = (
+        world::pod("plain", json!({})),
+        [Duration::ZERO, SCHEDULER_LAG, SCHEDULER_LAG + ARRIVAL_PAUSE],
+    );
+    let [listed, lag, later] = all.map(|after| Duration::from_secs(7) + after);
+    let arrivals = Arrivals::record(None, [&first], listed);
+    assert_eq!(arrivals.recent(listed).len(), 0, "all are of the list");
+    let arrivals = Arrivals::record(Some(&arrivals), [&first, &early], lag);
+    assert_eq!(
+        arrivals.recent(lag),
+        BTreeMap::from([(early.uid(), lag + ARRIVAL_PAUSE)])
+    );
+    let pods = [&first, &early, &late, &plain];
+    let arrivals = Arrivals::record(Some(&arrivals), pods, later);
+    assert!(arrivals.recent(later).keys().eq(&[late.uid(), plain.uid()]));
+    assert_eq!(
+        pods.map(|pod| arrivals.is_left(pod)),
+        [false, false, true, false]
+    );
+    // The next leader, or the next cordon, has a list of its own.
+    assert!(!Arrivals::record(None, pods, later).is_left(&late));
 }

@@ -95,9 +95,11 @@ fn ended_at(
     let observed = observe_knowing(&cluster, &LeaderState::default(), &policy, &text);
     let decided = observed.decide();
     let (view, decision) = (&observed.views[0], &decided.nodes[0]);
-    let phase = decision
-        .step
-        .and_then(|step| ended_by(&cluster, &observed.fleet, view, step));
+    let phase = decision.step.and_then(|step| {
+        ended_by(&cluster, &observed.fleet, view, step)
+            .into_iter()
+            .next()
+    });
     let updates = updates_of(&observed.fleet, &observed.views, &decided.allocation);
     (decision.reason.as_str().to_owned(), phase, updates)
 }

@@ -3,11 +3,12 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use brupop_api::facts::ShadowFacts;
+use brupop_api::fleet::VersionRecord;
 use brupop_api::names;
 use brupop_api::printable::printable;
 
 use super::to_go_on;
-use crate::decide::{Abort, Deletion, Halted, Reason, Step};
+use crate::decide::{Abort, Deletion, Reason, Step, why_halted};
 use crate::drain::PodKey;
 use crate::facts::NodeView;
 use crate::workloads::Evicted;
@@ -148,10 +149,11 @@ impl EventText {
     }
 
     /// The Event for versions that are halted now; `None` if there are none.
-    pub fn of_halts(halted: &[Halted]) -> Option<Self> {
-        let each = halted
-            .iter()
-            .map(|halted| format!("{} for {}: {}", halted.version, halted.variant, halted.why));
+    pub fn of_halts(halted: &[VersionRecord]) -> Option<Self> {
+        let each = halted.iter().map(|halted| {
+            let (version, variant) = (&halted.version, &halted.variant);
+            format!("{version} for {variant}: {}", why_halted(halted))
+        });
         let note = each.collect::<Vec<_>>().join("; ");
         let action = &halted.first()?.version;
         Some(Self {

@@ -1,7 +1,7 @@
 //! Which failures count against a version, and when it is halted.
 
 use super::world::*;
-use crate::decide::{Halted, why_halted};
+use crate::decide::why_halted;
 
 pub(super) fn failures(reason: &str) -> LastFailure {
     let (at, reason) = ("2026-11-21T03:00:00Z".to_owned(), reason.to_owned());
@@ -113,13 +113,12 @@ fn the_first_failure_halts_a_new_version() {
         None,
         "no other node begins in the same breath"
     );
+    let [halt] = &passed.halted[..] else {
+        panic!("one is halted")
+    };
     assert_eq!(
-        passed.halted,
-        [Halted {
-            version: NEW.to_owned(),
-            variant: NodeFacts::EXAMPLE_VARIANT.to_owned(),
-            why: "it failed on n (FellBack)".to_owned()
-        }]
+        (&*halt.version, &*halt.variant, &*why_halted(halt)),
+        (NEW, NodeFacts::EXAMPLE_VARIANT, "it failed on n (FellBack)")
     );
 
     let versions = [halted(failed(&["n"]))];

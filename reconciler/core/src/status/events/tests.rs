@@ -142,10 +142,10 @@ fn events_are_printable_whatever_is_quoted() {
         name: hostile.into(),
         uid: "u".into(),
     };
-    let halted = Halted {
+    let halted = VersionRecord {
         version: hostile.to_owned(),
         variant: hostile.to_owned(),
-        why: hostile.to_owned(),
+        ..VersionRecord::default()
     };
     for event in [
         EventText::of_step(&view, Step::Stage("2.0.0")).unwrap(),
