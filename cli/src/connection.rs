@@ -22,8 +22,8 @@ pub(crate) const PROGRAM: &str = "kubectl-brupop";
 /// There is no such kubeconfig or context, or it cannot be used.
 pub async fn connect(target: &Target) -> Result<OperatorApi, Error> {
     install_crypto_provider();
-    let config = bounded(configuration(target).await?, PROGRAM)?;
-    let builder = ClientBuilder::try_from(config).map_err(|it| ClientError::Build(Box::new(it)))?;
+    let config = bounded(configuration(target).await?, PROGRAM).map_err(ClientError::from)?;
+    let builder = ClientBuilder::try_from(config).map_err(ClientError::from)?;
     let limit = target.request_timeout.map(TimeoutLayer::new);
     let limit = limit.unwrap_or_else(patience);
     Ok(OperatorApi {

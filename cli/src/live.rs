@@ -125,7 +125,10 @@ where
         };
         right.clone().failed(source)
     };
-    let events = reflector(writer, patient(watcher(api, config)));
+    let events = reflector(
+        writer,
+        patient(move || watcher(api.clone(), config.clone())),
+    );
     (
         store,
         events.map(move |event| event.map(drop).map_err(&failed)),

@@ -92,10 +92,19 @@ impl GateAnswers {
         let log = self.failures.entry(query.clone()).or_default();
         match answer {
             Ok(_) if log.resolved() => {
-                tracing::info!(source, query = %expression, "the source of a gate answers again");
+                tracing::info!(
+                    source,
+                    query = expression.as_ref(),
+                    "the source of a gate answers again"
+                );
             }
             Err(why) if log.is_new(why) => {
-                tracing::warn!(source, query = %expression, why, "the source of a gate gives no answer, so the gate is closed");
+                tracing::warn!(
+                    source,
+                    query = expression.as_ref(),
+                    why,
+                    "the source of a gate gives no answer, so the gate is closed"
+                );
             }
             _ => {}
         }

@@ -13,8 +13,9 @@ use std::time::Duration;
 use brupop_api::Item;
 use brupop_core::cluster::version;
 use brupop_core::objects::LeaseRecord;
+use brupop_runtime::client::write;
 use brupop_runtime::errors::describe;
-use brupop_runtime::{Heartbeat, Shutdown, requests, watch_one};
+use brupop_runtime::{Heartbeat, Shutdown, watch_one};
 use futures::{Stream, StreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -189,7 +190,11 @@ impl Candidate {
         if version(lease.as_ref()) != version(self.lease.as_ref()) {
             self.state.first_seen = self.now();
             if let Some(Err(why)) = lease.as_ref().map(|lease| &lease.body) {
-                tracing::warn!(lease = self.election.lease, %why, "the Lease cannot be read; it will be taken over");
+                tracing::warn!(
+                    lease = self.election.lease,
+                    ?why,
+                    "the Lease cannot be read; it will be taken over"
+                );
             }
         }
         self.lease = lease;
@@ -247,16 +252,9 @@ impl Candidate {
         let (client, read) = (&self.client, self.lease.as_ref());
         let (namespace, name) = (&self.election.namespace, &self.election.lease);
         let lease = replacement(read, name, spec);
-        match read {
-            Some(_) => {
-                self.in_time(requests::replace(client, namespace, name, &lease))
-                    .await
-            }
-            None => {
-                self.in_time(requests::create(client, namespace, &lease))
-                    .await
-            }
-        }
+        let replaced = read.map(|_| name.as_str());
+        self.in_time(write(client, namespace, replaced, &lease))
+            .await
     }
 
     async fn release(&mut self) {
@@ -274,7 +272,7 @@ impl Candidate {
     }
 
     /// Logs the first of several failures in a row, and delays the next call.
-    fn failed(&mut self, what: &str, error: &str) {
+    fn failed(&mut self, what: &'static str, error: &str) {
         let retry = self.now() + self.election.timing.retry;
         self.state.not_before = self.state.not_before.max(retry);
         if !std::mem::replace(&mut self.failing, true) {

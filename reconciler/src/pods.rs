@@ -8,7 +8,7 @@ use brupop_api::Item;
 use brupop_core::drain::{Budgets, matters};
 use brupop_core::kept::Kept;
 use brupop_core::objects::{Budget, Pod, PodItem};
-use brupop_runtime::list_and_watch_in_turn;
+use brupop_runtime::list_and_watch;
 use kube::api::ListParams;
 use kube::runtime::watcher;
 use kube::{Api, Client};
@@ -127,8 +127,7 @@ impl PodWatches {
         let (api, of_node) = (Api::<PodItem>::all(client.clone()), on_node(wanted.node));
         let (turns, kept) = (Arc::clone(&self.turns), Arc::clone(&self.kept));
         let name = wanted.shadow.to_owned();
-        let begin =
-            move || list_and_watch_in_turn(api.clone(), of_node.clone(), Arc::clone(&turns));
+        let begin = move || list_and_watch(api.clone(), of_node.clone(), Arc::clone(&turns));
         let keep = move |event| keep_pod(&name, &mut locked(&kept).pods, event);
         watches.watch("the pods of a node", begin, keep, &watches.pods_changed)
     }
@@ -146,7 +145,7 @@ impl PodWatches {
             ListParams::default(),
         );
         let (turns, kept) = (Arc::clone(&self.turns), Arc::clone(&self.kept));
-        let begin = move || list_and_watch_in_turn(api.clone(), all.clone(), Arc::clone(&turns));
+        let begin = move || list_and_watch(api.clone(), all.clone(), Arc::clone(&turns));
         let keep = move |event| keep_budget(&mut locked(&kept).budgets, event);
         let watch = watches.watch("budgets", begin, keep, &watches.changed);
         self.budgets = Some((watch, now + LOOK_AGAIN));

@@ -9,10 +9,9 @@ use brupop_core::cluster::{Cluster, Watched, version};
 use brupop_core::objects::{NodeFacts, PodItem, WatchedFleet};
 use brupop_core::pool::Pool;
 use brupop_runtime::errors::describe;
-use brupop_runtime::{FailureLog, list_and_watch, patient};
+use brupop_runtime::{FailureLog, only, patient};
 use futures::{Stream, StreamExt as _};
-use kube::api::ListParams;
-use kube::runtime::watcher::{self, Event};
+use kube::runtime::watcher::{self, Config, Event, watcher};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
@@ -42,8 +41,9 @@ impl Watches {
             failures: Arc::default(),
         };
         let client = || client.clone();
-        let everything = ListParams::default;
-        let of_fleet = everything().fields(&format!("metadata.name={}", names::FLEET));
+        // A page is in memory as a whole; a taken-over kubelet can make its Node as large as etcd stores.
+        let everything = || Config::default().page_size(100);
+        let of_fleet = only(names::FLEET);
         let of_agents = everything().labels(&format!("{}=agent", names::COMPONENT_LABEL));
         let nodes = Api::<Item<NodeFacts>>::all(client());
         let shadows = Api::<Item<BottlerocketShadow>>::namespaced(client(), namespace);
@@ -61,7 +61,7 @@ impl Watches {
     }
 
     /// A watch of these objects, which keeps them in the cluster.
-    fn in_cluster<K>(&self, what: &'static str, api: Api<K>, params: ListParams) -> Watch
+    fn in_cluster<K>(&self, what: &'static str, api: Api<K>, config: Config) -> Watch
     where
         K: Watched + Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
     {
@@ -84,7 +84,7 @@ impl Watches {
             }
             false
         };
-        let begin = move || list_and_watch(api.clone(), params.clone());
+        let begin = move || watcher(api.clone(), config.clone());
         self.watch(what, begin, keep, &self.changed)
     }
 
@@ -93,7 +93,7 @@ impl Watches {
     pub(crate) fn watch<K, S>(
         &self,
         what: &'static str,
-        begin: impl Fn() -> S + Send + 'static,
+        begin: impl Fn() -> S + Send + Sync + 'static,
         keep: impl FnMut(Event<K>) -> bool + Send + 'static,
         changed: &Arc<Notify>,
     ) -> Watch
@@ -251,7 +251,7 @@ impl<F> Follower<F> {
     {
         loop {
             let times = *asked.borrow_and_update();
-            let mut events = std::pin::pin!(patient(begin()));
+            let mut events = std::pin::pin!(patient(&begin));
             loop {
                 let event = tokio::select! {
                     changed = asked.changed() => match changed {

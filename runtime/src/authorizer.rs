@@ -15,7 +15,6 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -111,8 +110,8 @@ impl Authorizer {
         let judged = answer.get_or_init(|| async {
             match timeout(REVIEW_TIMEOUT, review).await {
                 Ok(Ok(judgement)) => self.on_answer(judgement),
-                Ok(Err(error)) => self.on_failure(&error),
-                Err(elapsed) => self.on_failure(&elapsed),
+                Ok(Err(error)) => self.on_failure(&describe(&error)),
+                Err(elapsed) => self.on_failure(&describe(&elapsed)),
             }
         });
         *judged.await
@@ -159,8 +158,8 @@ impl Authorizer {
         outcome
     }
 
-    fn on_failure(&self, error: &(dyn Error + 'static)) -> Judgement {
-        if lock(&self.failures).is_new(&describe(error)) {
+    fn on_failure(&self, error: &str) -> Judgement {
+        if lock(&self.failures).is_new(error) {
             tracing::warn!(
                 error,
                 "the API server could not be asked whose token a caller has"

@@ -10,6 +10,7 @@ pub use filters::{Pages, admitted, body, reads};
 pub use room::Drops;
 
 use crate::Shutdown;
+use crate::errors::describe;
 use crate::logs::Quota;
 use crate::tls::{Resolver, server_config};
 use http::Request;
@@ -105,7 +106,7 @@ pub async fn serve(
                 }
                 Err(error) => {
                     if failures.take(began.elapsed()).is_some() {
-                        tracing::warn!(%error, "connections cannot be accepted");
+                        tracing::warn!(error = describe(&error), "connections cannot be accepted");
                     }
                     sleep(ACCEPT_PAUSE).await;
                 }
@@ -137,8 +138,8 @@ impl Server {
         };
         match timeout(self.limits.request, acceptor.accept(stream)).await {
             Ok(Ok(stream)) => self.requests(stream, permit, watcher).await,
-            Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
-            Err(error) => tracing::debug!(%error, "TLS handshake failed"),
+            Ok(Err(error)) => tracing::debug!(error = describe(&error), "TLS handshake failed"),
+            Err(error) => tracing::debug!(error = describe(&error), "TLS handshake failed"),
         }
     }
 
@@ -176,7 +177,7 @@ impl Server {
             .watch(builder.serve_connection(TokioIo::new(stream), service))
             .await
         {
-            tracing::debug!(%error, "a connection ended early");
+            tracing::debug!(error = describe(&error), "a connection ended early");
         }
     }
 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use brupop_api::printable::printable;
 use tracing_subscriber::fmt::MakeWriter;
 
+use crate::errors::describe;
 use crate::logs;
 
 /// The most bytes of a name that are repeated.
@@ -155,11 +156,11 @@ where
 }
 
 /// The code with which a process ends that has come to this. Logs an error as the reason for `what`.
-pub fn ended<E: Error + 'static>(what: &str, result: Result<(), E>) -> ExitCode {
+pub fn ended<E: Error + 'static>(what: &'static str, result: Result<(), E>) -> ExitCode {
     let Err(error) = result else {
         return ExitCode::SUCCESS;
     };
-    tracing::error!(error = &error as &dyn Error, "{what}");
+    tracing::error!(error = describe(&error), "{what}");
     ExitCode::FAILURE
 }
 

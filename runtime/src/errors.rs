@@ -1,16 +1,19 @@
 //! Errors in words that are fit for a log line: with their causes, and without the bodies of responses.
 
 use brupop_api::item::Unreadable;
+use brupop_api::printable::printable;
 use kube::core::Status;
 use std::borrow::Cow;
 use std::error::Error;
 
 /// The reason that kube's client makes up for an error response that holds no Status. The message is the body then.
 const MADE_UP: &str = "Failed to parse error data";
+/// Most bytes of a sentence.
+pub const SENTENCE_MAX: usize = 2048;
 /// Most errors of a chain that are named.
 const CAUSES_MAX: usize = 16;
 
-/// The error and its causes in one sentence, each said once.
+/// The error and its causes in one sentence, each said once, printable and at most [`SENTENCE_MAX`] bytes.
 ///
 /// It quotes neither the body of a response nor a value in one, because other people's objects hold secrets. What serde and
 /// kube's client quote is replaced by what kind of error it is, also where an error repeats the words of its cause.
@@ -33,10 +36,10 @@ pub fn describe(error: &(dyn Error + 'static)) -> String {
             sentence = format!("{sentence}: {words}");
         }
     }
-    sentence
+    printable(&sentence, SENTENCE_MAX).into_owned()
 }
 
-/// What the API server says in a Status. If the answer was none, and so its message is the whole body, another sentence. An
+/// What the API server says in a Status, printable and at most [`SENTENCE_MAX`] bytes. If the answer was none, and so its message is the whole body, another sentence. An
 /// object that a message quotes, as when the API server cannot take back what it has stored, is left out.
 pub fn status_message(status: &Status) -> Cow<'_, str> {
     if status.reason == MADE_UP {
@@ -52,8 +55,11 @@ pub fn status_message(status: &Status) -> Cow<'_, str> {
         .filter_map(|begins| message.find(begins))
         .min();
     match object.map(|at| (at, message.rfind('}').unwrap_or(message.len()).max(at))) {
-        Some((from, to)) => Cow::Owned(format!("{}{{…{}", &message[..from], &message[to..])),
-        None => Cow::Borrowed(message),
+        Some((from, to)) => {
+            let rest = format!("{}{{…{}", &message[..from], &message[to..]);
+            Cow::Owned(printable(&rest, SENTENCE_MAX).into_owned())
+        }
+        None => printable(message, SENTENCE_MAX),
     }
 }
 

@@ -1,6 +1,7 @@
-//! Lists, and watches that begin with a list. A list is one request, whose answer is read object by object as it arrives.
+//! Lists of tenants' objects, and watches that begin with a list. A list is one request, whose answer is read object by object
+//! as it arrives.
 //!
-//! kube's own have the whole answer in memory before any of it is read, so they ask for pages. That suits neither side here.
+//! kube's own, which serve for all other objects, have the whole answer in memory before any of it is read, so they ask for pages. That suits neither side here.
 //! An API server finds the pods of a node by an index, but for a page that continues it looks through all pods of the cluster:
 //! seconds where there are many. And anybody with a namespace can fill a page with objects of more than a megabyte each.
 //! Streaming lists would suit both, but Kubernetes 1.33, which is supported, serves none by default.
@@ -9,9 +10,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_stream::stream;
+use async_stream::try_stream;
 use futures::Stream;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 use kube::core::ObjectList;
 use kube::core::request::Request;
 use kube::runtime::watcher::{self, Event};
@@ -21,11 +22,9 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use arriving::Arriving;
-use changes::Changes;
 use cutter::Cutter;
 
 mod arriving;
-mod changes;
 mod cutter;
 
 /// The longest object that is read, in bytes: ten times what etcd stores by default, for JSON may be six times as long.
@@ -36,8 +35,12 @@ const LARGE: usize = 64 << 10;
 
 /// Longest time that a list takes, once its turn has come, or that a watch takes to begin: API servers give up after as long.
 const TIMEOUT: Duration = Duration::from_mins(1);
-/// The code of the answer if a version is too old.
-const GONE: u16 = 410;
+/// The API server ends a watch after this time, in seconds.
+const WATCH_SECONDS: u32 = 290;
+/// A watch that should have ended for so long, and has not, has lost its connection.
+const OVERDUE: Duration = Duration::from_secs(5);
+/// A watch that ends sooner and has brought nothing has failed, whatever its end looks like.
+const SHORTEST: Duration = Duration::from_secs(5);
 
 /// Why an answer is none.
 #[derive(Debug, thiserror::Error)]
@@ -147,21 +150,9 @@ async fn until<T>(end: Instant, answer: impl Future<Output = kube::Result<T>>) -
         .unwrap_or_else(|_| Err(AnswerError::Late.into()))
 }
 
-/// As kube's `watcher`, with a [`Listing`] for each list: all objects that these parameters select, and then each change. It does
-/// not end, and does not wait after a failure; see [`patient`](crate::patient).
+/// As kube's `watcher`, with a [`Listing`]: all objects that these parameters select, and then each change. It lists when it
+/// has one of the `turns`, and ends after a failure: [`patient`](crate::patient) begins anew.
 pub fn list_and_watch<K>(
-    api: Api<K>,
-    params: ListParams,
-) -> impl Stream<Item = watcher::Result<Event<K>>>
-where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
-{
-    // Its turn always comes.
-    list_and_watch_in_turn(api, params, Arc::new(Semaphore::new(1)))
-}
-
-/// Lists and watches, beside others with this semaphore, each of whose permits lets one of them list.
-pub fn list_and_watch_in_turn<K>(
     api: Api<K>,
     params: ListParams,
     turns: Arc<Semaphore>,
@@ -169,47 +160,75 @@ pub fn list_and_watch_in_turn<K>(
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    stream! {
-        // All changes up to this version are known. Without one, nothing is, or what was known is too old to go on from.
-        let mut known: Option<String> = None;
+    try_stream! {
+        yield Event::Init;
+        // Nobody closes it, so this is no error.
+        let turn = turns.acquire().await;
+        let mut listing = Listing::begin(&api, &params).await.map_err(watcher::Error::InitialListFailed)?;
+        while let Some(object) = listing.next().await.map_err(watcher::Error::InitialListFailed)? {
+            yield Event::InitApply(object);
+        }
+        let mut version = listing.version.unwrap_or_default();
+        drop((turn, listing.objects));
+        yield Event::InitDone;
         loop {
-            let Some(version) = &known else {
-                yield Ok(Event::Init);
-                // Nobody closes it, so this is no error.
-                let turn = turns.acquire().await;
-                let end = match Listing::begin(&api, &params).await {
-                    Err(error) => Err(error),
-                    Ok(mut listing) => loop {
-                        match listing.next().await {
-                            Ok(Some(object)) => yield Ok(Event::InitApply(object)),
-                            Ok(None) => break Ok(listing.version),
-                            Err(error) => break Err(error),
-                        }
-                    },
+            let (mut changes, began) = changes(&api, &params, &version).await.map_err(watcher::Error::WatchStartFailed)?;
+            let end = began + Duration::from_secs(WATCH_SECONDS.into()) + OVERDUE;
+            let mut has_brought = false;
+            while let Some(change) = timeout_at(end, changes.next())
+                .await
+                .unwrap_or(Ok(None))
+                .map_err(watcher::Error::WatchFailed)?
+            {
+                let (next, event) = match change {
+                    WatchEvent::Added(object) | WatchEvent::Modified(object) => (version_of(&object), Some(Event::Apply(object))),
+                    WatchEvent::Deleted(object) => (version_of(&object), Some(Event::Delete(object))),
+                    WatchEvent::Bookmark(mark) => (mark.metadata.resource_version, None),
+                    WatchEvent::Error(status) => Err(watcher::Error::WatchError(status))?,
                 };
-                drop(turn);
-                yield match end {
-                    Ok(version) => {
-                        known = version;
-                        Ok(Event::InitDone)
-                    }
-                    Err(error) => Err(watcher::Error::InitialListFailed(error)),
-                };
-                continue;
-            };
-            match Changes::since(&api, &params, version).await {
-                Ok(mut changes) => {
-                    while let Some(event) = changes.next(&mut known).await {
-                        yield event;
-                    }
+                if next.is_empty() {
+                    Err(watcher::Error::NoResourceVersion)?;
                 }
-                Err(error) => {
-                    known = known.filter(|_| !matches!(&error, Error::Api(status) if status.code == GONE));
-                    yield Err(watcher::Error::WatchStartFailed(error));
+                has_brought |= next != version;
+                version = next;
+                if let Some(event) = event {
+                    yield event;
                 }
+            }
+            // Otherwise whatever ends it would be asked again and again, without a pause.
+            if !has_brought && began.elapsed() < SHORTEST {
+                Err(watcher::Error::WatchFailed(AnswerError::ShortWatch.into()))?;
             }
         }
     }
+}
+
+/// Asks for the changes of objects that these parameters select, from this version on. Returns also when they began.
+async fn changes<K>(
+    api: &Api<K>,
+    params: &ListParams,
+    version: &str,
+) -> kube::Result<(Arriving<WatchEvent<K>>, Instant)>
+where
+    K: Resource + Clone + DeserializeOwned,
+{
+    let watch = WatchParams {
+        label_selector: params.label_selector.clone(),
+        field_selector: params.field_selector.clone(),
+        ..WatchParams::default().timeout(WATCH_SECONDS)
+    };
+    let request = Request::new(api.resource_url())
+        .watch(&watch, version)
+        .map_err(Error::BuildRequest)?;
+    let events = Arriving::of(api.clone().into_client(), request, Cutter::of_watch());
+    Ok((
+        until(Instant::now() + TIMEOUT, events).await?,
+        Instant::now(),
+    ))
+}
+
+fn version_of(object: &impl Resource) -> String {
+    object.meta().resource_version.clone().unwrap_or_default()
 }
 
 #[cfg(test)]

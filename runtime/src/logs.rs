@@ -3,24 +3,21 @@
 //! Only our own crates are heard. What libraries log may hold whole responses of the API server (kube's client does that
 //! when it cannot read one), and so other people's secrets; each caller of ours logs what became of its call.
 //!
-//! Whatever a field holds, an event is one line of limited length (`pretty`: one line a field): each value is made
-//! printable, and cut to [`VALUE_MAX`] bytes.
+//! Text from outside is logged as a field that is a `&str` or `?text`: all formats quote those, so no text can forge a line
+//! or a field. Messages, `%value` and `&dyn Error` are not quoted; a test finds those that are not ours. Whoever logs text
+//! cuts it: [`describe`](crate::errors::describe) does that for errors.
 
-mod directives;
-mod fields;
-mod json;
 mod quota;
 
-use fields::Fields;
-use json::Json;
 use thiserror::Error;
 use tracing::Dispatch;
+use tracing::level_filters::LevelFilter;
 use tracing_subscriber::Layer;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::{self, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry;
 
-pub use fields::VALUE_MAX;
 pub use quota::Quota;
 
 /// One of `full`, `compact`, `pretty`, `json`; `full` if unset.
@@ -29,6 +26,17 @@ pub const FORMATTER: &str = "LOGGING_FORMATTER";
 pub const ANSI_ENABLED: &str = "LOGGING_ANSI_ENABLED";
 /// A level, and levels of our own modules, such as `info,brupop_agent=debug`; `info` if unset.
 pub const FILTER_DIRECTIVE: &str = "TRACING_FILTER_DIRECTIVE";
+
+/// Our crates that log.
+const CRATES: [&str; 4] = [
+    "brupop_agent",
+    "brupop_reconciler",
+    "brupop_runtime",
+    "brupop_webhook",
+];
+const VALID: &str = "a level (off, error, warn, info, debug, trace), and after it levels of modules such as \
+                     info,brupop_agent=debug. Only brupop_agent, brupop_reconciler, brupop_runtime and brupop_webhook \
+                     have any: nothing else is ever logged. Write that";
 
 /// Why logging could not be set up.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -83,19 +91,33 @@ where
         Some("true") => true,
         Some(other) => return Err(invalid(ANSI_ENABLED, other, "true or false")),
     };
-    let filter = directives::targets(get(FILTER_DIRECTIVE).as_deref().unwrap_or("info"))?;
-    let layer = fmt::layer()
-        .with_ansi(ansi)
-        .with_writer(writer)
-        .fmt_fields(Fields(" "));
+    let filter = targets(get(FILTER_DIRECTIVE).as_deref().unwrap_or("info"))?;
+    let layer = fmt::layer().with_ansi(ansi).with_writer(writer);
     let layer = match get(FORMATTER).as_deref() {
         None | Some("full") => layer.boxed(),
-        Some("compact") => layer.event_format(fmt::format().compact()).boxed(),
-        Some("pretty") => layer.fmt_fields(Fields("\n    ")).boxed(),
-        Some("json") => layer.fmt_fields(Json).event_format(Json).boxed(),
+        Some("compact") => layer.compact().boxed(),
+        Some("pretty") => layer.pretty().boxed(),
+        Some("json") => layer.json().flatten_event(true).boxed(),
         Some(other) => return Err(invalid(FORMATTER, other, "full, compact, pretty or json")),
     };
     Ok(Dispatch::new(registry().with(filter).with(layer)))
+}
+
+/// Reads directives: a level for all of our crates (`info` if none is given), and levels of modules.
+fn targets(value: &str) -> Result<Targets, LogError> {
+    let refused = || invalid(FILTER_DIRECTIVE, value, VALID);
+    // The library takes nothing for a level.
+    let is_level_missing = value
+        .split(',')
+        .any(|directive| directive.trim_end().ends_with('=') || directive.trim().is_empty());
+    let given: Targets = value.replace(' ', "").parse().map_err(|_| refused())?;
+    let is_ours = |module: &str| CRATES.contains(&module.split("::").next().unwrap_or_default());
+    if is_level_missing || !given.iter().all(|(module, _)| is_ours(module)) {
+        return Err(refused());
+    }
+    let all = given.default_level().unwrap_or(LevelFilter::INFO);
+    let ours = Targets::new().with_targets(CRATES.map(|name| (name, all)));
+    Ok(ours.with_targets(given))
 }
 
 fn invalid(variable: &'static str, value: &str, valid: &'static str) -> LogError {

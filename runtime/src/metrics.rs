@@ -7,6 +7,7 @@ use prometheus_client::registry::Registry;
 use crate::api_requests::ApiRequests;
 use crate::authorizer::Refusals;
 use crate::connections::Drops;
+use crate::errors::describe;
 
 /// Metrics that all programs have. Clones share one state.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +38,7 @@ impl ProcessMetrics {
 pub fn text(registry: &Registry) -> String {
     let mut text = String::new();
     if let Err(error) = encode(&mut text, registry) {
-        tracing::warn!(%error, "metrics could not be written");
+        tracing::warn!(error = describe(&error), "metrics could not be written");
     }
     text
 }

@@ -41,7 +41,8 @@ pub fn answer(body: &[u8], ours: &str, metrics: &Metrics) -> Result<Vec<u8>, Rev
     let answered = review::parse(body, |request: &PoolRequest| &request.uid).and_then(|request| {
         let refusal = refusal(&request, ours);
         if let Some(why) = &refusal {
-            tracing::info!(pool = %printable(&request.name, NAME_MAX), why, "refused");
+            let pool = printable(&request.name, NAME_MAX);
+            tracing::info!(pool = pool.as_ref(), why, "refused");
         }
         Ok(review::response(&request.uid, refusal, [])?)
     });

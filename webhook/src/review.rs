@@ -5,6 +5,7 @@ use crate::verdict::{Change, ShadowRequest, Verdict, verdict};
 use brupop_api::crds::NAME_MAX;
 use brupop_api::item::Unreadable;
 use brupop_api::printable::{is_printable, printable};
+use brupop_runtime::errors::describe;
 use kube::core::Status;
 use kube::core::admission::AdmissionResponse;
 use kube::core::response::StatusSummary;
@@ -116,7 +117,12 @@ pub(crate) fn note_unreadable<T>(
         && let Some(left_out) = metrics.not_a_review()
     {
         let left_out = (left_out > 0).then_some(left_out);
-        tracing::warn!(%error, bytes = body.len(), left_out, "a request was not an admission review");
+        tracing::warn!(
+            error = describe(error),
+            bytes = body.len(),
+            left_out,
+            "a request was not an admission review"
+        );
     }
 }
 
@@ -157,25 +163,32 @@ fn node(request: &ShadowRequest) -> Option<Cow<'_, str>> {
     }
 }
 
-/// What a review holds is made printable by the log itself.
+/// Logs a verdict. Everybody who reaches the endpoint can put anything into a review, so what is quoted of it is made
+/// printable and cut.
 fn log(request: &ShadowRequest, changed: &str, verdict: &Verdict) {
     let node = node(request).unwrap_or_default();
     let node = node.as_ref();
     let user = request.user_info.username.as_deref().unwrap_or_default();
+    let (user, shadow) = (
+        printable(user, NAME_MAX),
+        printable(&request.name, NAME_MAX),
+    );
+    let (user, shadow) = (user.as_ref(), shadow.as_ref());
     let (actor, rule, dry_run) = (
         verdict.actor.as_str(),
         verdict.rule().as_str(),
         request.dry_run,
     );
-    let shadow = &request.name;
     match &verdict.outcome {
         Ok(_) => tracing::info!(shadow, node, actor, rule, changed, dry_run, "allowed"),
         // The refusal of the reconciler's check is good news, once a minute.
         Err(refusal) if dry_run => {
-            tracing::info!(shadow, node, user, actor, rule, %refusal, dry_run, "refused");
+            let refusal = refusal.to_string();
+            tracing::info!(shadow, node, user, actor, rule, refusal, dry_run, "refused");
         }
         Err(refusal) => {
-            tracing::warn!(shadow, node, user, actor, rule, changed, %refusal, "refused");
+            let refusal = refusal.to_string();
+            tracing::warn!(shadow, node, user, actor, rule, changed, refusal, "refused");
         }
     }
 }

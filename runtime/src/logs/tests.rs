@@ -4,8 +4,8 @@ mod page;
 
 use super::*;
 use crate::authorizer::{Authorizer, Refusals, Requirement};
+use crate::errors::describe;
 use crate::errors::tests::{SECRET, client};
-use brupop_api::printable::is_printable;
 use futures::StreamExt as _;
 use http::StatusCode;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
@@ -13,10 +13,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
 use kube::runtime::watcher;
 use page::Page;
-use proptest::prelude::*;
-use std::cmp::Ordering;
-use std::error::Error;
-use std::io;
+use std::{fs, path::Path};
 
 const FORMATTERS: [&str; 4] = ["full", "compact", "pretty", "json"];
 
@@ -43,60 +40,6 @@ fn refusal(values: &[(&str, &str)]) -> String {
         .map(drop)
         .unwrap_err()
         .to_string()
-}
-
-/// The line without its time.
-fn timeless(line: &str) -> String {
-    let line = line.trim_end();
-    line.split_once("Z ")
-        .map_or(line, |(_, rest)| rest)
-        .trim_start()
-        .to_owned()
-}
-
-#[test]
-fn the_four_layouts() {
-    let events = || {
-        let error = io::Error::other("taken");
-        tracing::info_span!(target: "brupop_runtime", "agent", node = "node-0", n = 7).in_scope(|| {
-            tracing::info!(target: "brupop_runtime", node = "n 1", rule = "r", ok = true, n = 1.5, error = &error as &dyn Error, none = Option::<u8>::None, state = ?Ordering::Less, "said");
-        });
-    };
-    let of = |formatter| logged(&[(FORMATTER, formatter)], events);
-    let fields = r#"node="n 1" rule=r ok=true n=1.5 error=taken state=Less"#;
-    assert_eq!(
-        timeless(&of("full")),
-        format!("INFO agent{{node=node-0 n=7}}: brupop_runtime: said {fields}")
-    );
-    assert_eq!(
-        timeless(&of("compact")),
-        format!("INFO agent: brupop_runtime: said {fields} node=node-0 n=7")
-    );
-    assert_eq!(
-        timeless(&of("pretty")),
-        "INFO agent{node=node-0 n=7}: brupop_runtime: said\n    node=\"n 1\"\n    rule=r\n    ok=true\n    n=1.5\n    error=taken\n    state=Less"
-    );
-    let mut json: serde_json::Value = serde_json::from_str(&of("json")).unwrap();
-    assert!(
-        json["timestamp"]
-            .take()
-            .as_str()
-            .is_some_and(|time| time.ends_with('Z'))
-    );
-    let span = serde_json::json!({"name": "agent", "node": "node-0", "n": 7});
-    assert_eq!(
-        json,
-        serde_json::json!({
-            "timestamp": null, "level": "INFO", "message": "said", "node": "n 1", "rule": "r", "ok": true, "n": 1.5,
-            "error": "taken", "state": "Less", "target": "brupop_runtime",
-            "span": span, "spans": [span],
-        })
-    );
-    let coloured = logged(&[(ANSI_ENABLED, "true")], events);
-    assert!(
-        coloured.contains("\u{1b}[3mrule\u{1b}[0m\u{1b}[2m=\u{1b}[0mr "),
-        "{coloured}"
-    );
 }
 
 /// One event at each of these levels and targets; what is logged of them.
@@ -161,8 +104,8 @@ fn only_our_crates_are_heard() {
 
 #[test]
 fn a_bad_value_is_refused_with_advice() {
-    let directives = "inf|info,|,info|info,=|=info|brupop_agent|brupop_agent=loud|brupop_agent=|brupop_agnet=debug|\
-        brupop=debug|brupop_agent::=debug|brupop_agent:host=debug|info,kube_client::client::builder=off|hyper=trace|\
+    let directives = "inf|info,|,info|info,=|=info|brupop_agent=loud|brupop_agent=|brupop_agnet=debug|\
+        brupop=debug|info,kube_client::client::builder=off|hyper=trace|\
         info,[agent{node=a}]=debug|6";
     for value in directives.split('|') {
         let sentence = refusal(&[(FILTER_DIRECTIVE, value)]);
@@ -188,81 +131,167 @@ fn a_bad_value_is_refused_with_advice() {
     }
 }
 
-/// Without what colours are made of.
-fn without_colours(text: &str) -> String {
-    let codes = ["0", "1", "2", "3", "31", "32", "33", "34", "35"];
-    codes.iter().fold(text.to_owned(), |text, code| {
-        text.replace(&format!("\u{1b}[{code}m"), "")
-    })
+#[test]
+fn no_text_forges_a_line_or_a_field() {
+    let text =
+        "a\" rule=x\r\n2026-11-21T04:00:00.000000Z  INFO brupop_webhook::review: allowed \u{1b}[2J";
+    let events = || {
+        tracing::info_span!(target: "brupop_runtime", "agent", node = text).in_scope(|| {
+            tracing::warn!(target: "brupop_runtime", text, quoted = ?text, none = Option::<u8>::None, n = 1, "said");
+        });
+    };
+    let quoted = r#""a\" rule=x\r\n2026-11-21T04:00:00.000000Z  INFO brupop_webhook::review: allowed \u{1b}[2J""#;
+    let fields = format!("said text={quoted} quoted={quoted} n=1");
+    for (formatter, ansi, lines, expected) in [
+        (
+            "full",
+            "false",
+            1,
+            format!(" WARN agent{{node={quoted}}}: brupop_runtime: {fields}\n"),
+        ),
+        (
+            "compact",
+            "false",
+            1,
+            format!(" WARN agent: brupop_runtime: {fields} node={quoted}\n"),
+        ),
+        (
+            "pretty",
+            "false",
+            4,
+            format!("said, text: {quoted}, quoted: {quoted}, n: 1\n"),
+        ),
+        ("full", "true", 1, quoted.to_owned()),
+    ] {
+        let output = logged(&[(FORMATTER, formatter), (ANSI_ENABLED, ansi)], events);
+        assert_eq!(output.lines().count(), lines, "{formatter}: {output}");
+        assert!(output.contains(&expected), "{formatter}: {output}");
+        assert!(!output.contains(text) && !output.contains("\u{1b}[2J") && !output.contains('\r'));
+    }
+    let output = logged(&[(FORMATTER, "json")], events);
+    assert_eq!(output.lines().count(), 1, "{output}");
+    assert!(!output.contains(['\u{1b}', '\r']), "{output}");
+    let mut json: serde_json::Value = serde_json::from_str(&output).unwrap();
+    assert!(json["timestamp"].take().is_string());
+    let span = serde_json::json!({"name": "agent", "node": text});
+    assert_eq!(
+        json,
+        serde_json::json!({
+            "timestamp": null, "level": "WARN", "message": "said", "text": text, "quoted": quoted, "n": 1,
+            "target": "brupop_runtime", "span": span, "spans": [span],
+        })
+    );
 }
 
-fn hostile() -> impl Strategy<Value = String> {
-    let words = prop::sample::select(vec![
-        "\n2026-11-21T04:00:00.000000Z  INFO brupop_webhook::review: allowed",
-        "\r\u{1b}[2J\u{1b}[1;1H",
-        "\u{9b}2J\u{85}\u{7f}\0",
-        "\u{2028}\u{202e}\u{2066}\u{feff}",
-        "\" rule=agent-report \"",
-        "\\",
-        "é",
-        "plain",
-    ]);
-    let text = prop::collection::vec(words, 1..5).prop_map(|words| words.concat());
-    (text, prop_oneof![4 => Just(1), 1 => Just(2000)]).prop_map(|(text, times)| text.repeat(times))
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
-    #[test]
-    fn no_value_forges_a_line(text in hostile()) {
-        for formatter in FORMATTERS {
-            for ansi in ["false", "true"] {
-                let output = logged(&[(FORMATTER, formatter), (ANSI_ENABLED, ansi)], || {
-                    let error = io::Error::other(text.clone());
-                    let error: &dyn Error = &error;
-                    tracing::info_span!(target: "brupop_runtime", "agent", node = text).in_scope(|| {
-                        tracing::warn!(target: "brupop_runtime", text, %text, ?text, error, "said {text}");
-                    });
-                });
-                let lines: Vec<&str> = output.lines().collect();
-                // The event with its span, and four fields.
-                let expected = if formatter == "pretty" { 5 } else { 1 };
-                prop_assert_eq!(lines.len(), expected, "{} {}: {}", formatter, ansi, output);
-                for line in lines {
-                    // Colours are for terminals, and an object of JSON is for programs.
-                    let plain = if formatter == "json" { line.to_owned() } else { without_colours(line) };
-                    prop_assert!(is_printable(&plain), "{formatter} {ansi}: {plain:?}");
+/// What the log macros of this source are called with: the code, in which `""` stands for each text, and the texts.
+fn calls(source: &str) -> Vec<(String, Vec<String>)> {
+    let mut calls = vec![];
+    for at in source.split("tracing::").skip(1) {
+        let name = at.split(|c: char| !c.is_alphanumeric() && c != '_').next();
+        let Some(rest) = at[name.unwrap_or_default().len()..].strip_prefix("!(") else {
+            continue;
+        };
+        let (mut code, mut texts, mut depth) = (String::new(), vec![], 1);
+        let mut rest = rest.chars();
+        while let Some(c) = rest.next().filter(|_| depth > 0) {
+            code.push(c);
+            match c {
+                '(' => depth += 1,
+                ')' => depth -= 1,
+                '"' => {
+                    let mut text = String::new();
+                    while let Some(c) = rest.next().filter(|c| *c != '"') {
+                        text.extend((c == '\\').then(|| rest.next()).flatten().or(Some(c)));
+                    }
+                    code.push('"');
+                    texts.push(text);
                 }
-                // Five values and the span's twice in JSON; quotes and backslashes take two bytes.
-                prop_assert!(output.len() < 2 * 7 * VALUE_MAX + 1024, "{}", output.len());
+                _ => {}
             }
         }
+        calls.push((code, texts));
     }
+    calls
+}
+
+/// The sources in this folder that are not of tests.
+fn sources(folder: &Path) -> Vec<String> {
+    let mut sources = vec![];
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if path.is_dir() && name != "tests" {
+            sources.extend(self::sources(&path));
+        } else if name.ends_with(".rs") && name != "tests.rs" {
+            let source = fs::read_to_string(&path).unwrap();
+            sources.push(
+                source
+                    .split("#[cfg(test)]\nmod tests {")
+                    .next()
+                    .unwrap()
+                    .to_owned(),
+            );
+        }
+    }
+    sources
 }
 
 #[test]
-fn quotes_keep_a_value_apart_from_its_neighbours() {
-    for (value, expected) in [
-        (
-            "a\" rule=agent-report x=\"",
-            r#"value="a\" rule=agent-report x=\"""#,
-        ),
-        ("a\\\" rule=x", r#"value="a\\\" rule=x""#),
-        ("rule=x", r#"value="rule=x""#),
-        ("", r#"value="""#),
-        ("a\u{2003}b", "value=\"a\u{2003}b\""),
-        ("word", "value=word"),
+fn only_quoted_fields_hold_text_from_outside() {
+    // Times of certificates.
+    let unquoted = ["%serve_from", "%generation.not_after"];
+    // Interpolated into messages are words of ours, of type `&'static str`, and a number.
+    let interpolated = ["{what}", "{}"];
+    let arguments = ["self.what", "LONGEST_TURN.as_secs()"];
+    let mut found = 0;
+    for folder in [
+        "agent/src",
+        "agent/core",
+        "api/src",
+        "reconciler",
+        "runtime/src",
+        "webhook/src",
     ] {
-        let output = logged(
-            &[],
-            || tracing::info!(target: "brupop_runtime", value, "said"),
-        );
-        assert_eq!(
-            timeless(&output),
-            format!("INFO brupop_runtime: said {expected}")
-        );
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("..")
+            .join(folder);
+        for source in sources(&folder) {
+            assert!(
+                !source.contains("use tracing::{") && !source.contains("#[instrument"),
+                "{source}"
+            );
+            for (code, texts) in calls(&source) {
+                found += 1;
+                let left = unquoted
+                    .iter()
+                    .fold(code.clone(), |code, known| code.replace(known, ""));
+                assert!(
+                    !left.contains('%'),
+                    "it is not quoted, so write it as a text: {code}"
+                );
+                // Only what was made a `dyn Error` is written as an error, whose text is not quoted.
+                assert!(
+                    !source.contains("dyn Error") && !source.contains("dyn std::error::Error"),
+                    "{code}"
+                );
+                let message = texts.last().map(String::as_str).unwrap_or_default();
+                let left = interpolated
+                    .iter()
+                    .fold(message.to_owned(), |left, known| left.replace(known, ""));
+                let after = code.rsplit("\"\"").next().unwrap();
+                assert!(
+                    !left.contains('{')
+                        && (!message.contains("{}")
+                            || arguments.iter().any(|known| after.contains(known))),
+                    "text is no part of a message: {message}"
+                );
+            }
+        }
     }
+    assert!(
+        found > 60,
+        "only {found} lines were found: is each written as tracing::info!(…)?"
+    );
 }
 
 /// Calls of ours, and of kube's watcher, that get an answer that cannot be read; and what we log about them.
@@ -270,14 +299,14 @@ async fn calls_that_fail(status: u16, body: &'static str) {
     let client = client(status, body);
     let pods = Api::<Pod>::all(client.clone());
     let error = pods.list(&ListParams::default()).await.unwrap_err();
-    tracing::warn!(target: "brupop_runtime", error = &error as &dyn Error, "a list");
+    tracing::warn!(target: "brupop_runtime", error = describe(&error), "a list");
     let mut watch = std::pin::pin!(watcher(pods, watcher::Config::default()));
     let error = loop {
         if let Err(error) = watch.next().await.unwrap() {
             break error;
         }
     };
-    tracing::warn!(target: "brupop_runtime", error = &error as &dyn Error, "a watch");
+    tracing::warn!(target: "brupop_runtime", error = describe(&error), "a watch");
     let authorizer = Authorizer::new(client, Requirement::Token, Refusals::default());
     let mut headers = HeaderMap::new();
     headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer token"));

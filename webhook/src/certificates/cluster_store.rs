@@ -5,7 +5,7 @@ use super::pass::{CONFIGURATION, Outrun, Publication, SECRET, Store};
 use super::{CertificateGeneration, Lifetimes, issue, stored};
 use brupop_api::Item;
 use brupop_api::item::Unreadable;
-use brupop_runtime::requests;
+use brupop_runtime::client::write;
 use brupop_runtime::tls::TlsError;
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
@@ -109,7 +109,7 @@ impl Store for ClusterStore {
     ) -> Result<bool, RotationError> {
         let secret = stored::write(secret, generations)?;
         let (client, namespace) = (&self.client, &self.namespace);
-        match requests::replace::<StoredSecret>(client, namespace, &self.secret, &secret).await {
+        match write::<StoredSecret>(client, namespace, Some(&self.secret), &secret).await {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
             Err(error) => Err(of_secret(error)),

@@ -94,7 +94,7 @@ impl Provided {
                 self.metrics.certificate_failures.inc();
                 if log.is_new(&describe(&error)) {
                     tracing::warn!(
-                        error = &error as &dyn std::error::Error,
+                        error = describe(&error),
                         secret = self.secret,
                         "the webhook cannot serve the certificate of the Secret"
                     );

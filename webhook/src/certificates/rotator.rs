@@ -56,7 +56,7 @@ impl Rotator {
     /// repaired and logged.
     pub(crate) async fn run(self, shutdown: Shutdown) {
         let store = &self.store;
-        let events = patient(watcher(store.configurations(), only(&store.configuration)));
+        let events = patient(|| watcher(store.configurations(), only(&store.configuration)));
         let changes = events.filter(|event| future::ready(event.is_ok()));
         let mut changes = std::pin::pin!(changes.chain(stream::pending()));
         let mut state = RotationState::default();
@@ -90,7 +90,7 @@ impl Rotator {
             self.metrics
                 .certificate_expiry
                 .set(generation.not_after.as_second());
-            tracing::info!(not_after = %generation.not_after, names = %generation.names.join(","), "serving certificate");
+            tracing::info!(not_after = %generation.not_after, names = generation.names.join(","), "serving certificate");
             state.serving = Some(generation);
         }
         let published = passed.published?;
@@ -131,7 +131,7 @@ impl Rotator {
                     !matches!(error, RotationError::Outrun(_)) || state.failures >= LOST_RACES;
                 if told && state.log.is_new(&describe(&error)) {
                     tracing::warn!(
-                        error = &error as &dyn std::error::Error,
+                        error = describe(&error),
                         secret = self.store.secret,
                         configuration = self.store.configuration,
                         "the certificates or caBundle could not be brought up to date; the webhook tries again"

@@ -66,8 +66,12 @@ pub(super) fn read(secret: &Item<StoredSecret>) -> Vec<CertificateGeneration> {
         return Vec::new();
     };
     let entries: Vec<Value> = serde_json::from_slice(&data).unwrap_or_else(|error| {
-        let why = Unreadable::from(error);
-        tracing::warn!(secret = secret.name(), %why, "the certificates in the Secret cannot be read; a new one is made");
+        let why = Unreadable::from(error).to_string();
+        tracing::warn!(
+            secret = secret.name(),
+            why,
+            "the certificates in the Secret cannot be read; a new one is made"
+        );
         Vec::new()
     });
     let usable = |entry| serde_json::from_value(entry).ok().filter(is_sound);
