@@ -303,9 +303,10 @@ where
 /// Reads all objects that these fields select.
 pub(crate) async fn list<K>(api: &Api<K>, fields: &str) -> Result<Vec<K>, Error>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
-    let found = brupop_runtime::list(api, &ListParams::default().fields(fields)).await;
+    let found = api.list(&ListParams::default().fields(fields)).await;
+    let found = found.map(|found| found.items);
     found.map_err(|error| Right::of("list", api).failed(error))
 }
 

@@ -1,11 +1,11 @@
 //! Counts requests to the API server, by verb and by what was answered: a layer around the client.
 
+use std::borrow::Cow;
 use std::task::{Context, Poll};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode, Uri};
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use tower::{Layer, Service};
@@ -13,16 +13,9 @@ use tower::{Layer, Service};
 /// The code of a request that got no answer: none came in time, there was no connection, or the caller gave up.
 const NO_ANSWER: &str = "none";
 
-/// A verb of Kubernetes, and an HTTP status or [`NO_ANSWER`].
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct RequestLabels {
-    verb: &'static str,
-    code: String,
-}
-
 /// Requests to the API server by verb and by the code of the answer. Clones share one state.
 #[derive(Clone, Debug, Default)]
-pub struct ApiRequests(pub(crate) Family<RequestLabels, Counter>);
+pub struct ApiRequests(pub(crate) Family<[(&'static str, Cow<'static, str>); 2], Counter>);
 
 impl<S> Layer<S> for ApiRequests {
     type Service = Counting<S>;
@@ -60,7 +53,7 @@ where
         let mut pending = Pending {
             requests: self.requests.clone(),
             verb,
-            code: None,
+            code: NO_ANSWER.into(),
         };
         let answer = self.inner.call(request);
         async move {
@@ -78,27 +71,19 @@ where
 struct Pending {
     requests: ApiRequests,
     verb: &'static str,
-    code: Option<u16>,
+    code: Cow<'static, str>,
 }
 
 impl Pending {
     fn answered(&mut self, status: StatusCode) {
-        self.code = Some(status.as_u16());
+        self.code = status.as_str().to_owned().into();
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        let code = self
-            .code
-            .map_or_else(|| NO_ANSWER.to_owned(), |code| code.to_string());
-        self.requests
-            .0
-            .get_or_create(&RequestLabels {
-                verb: self.verb,
-                code,
-            })
-            .inc();
+        let labels = [("verb", self.verb.into()), ("code", self.code.clone())];
+        self.requests.0.get_or_create(&labels).inc();
     }
 }
 
@@ -117,10 +102,8 @@ fn verb(method: &Method, uri: &Uri) -> &'static str {
 }
 
 fn is_watch(uri: &Uri) -> bool {
-    let parameters = uri.query().unwrap_or_default().split('&');
-    parameters
-        .into_iter()
-        .any(|parameter| ["watch=true", "watch=1"].contains(&parameter))
+    let mut parameters = uri.query().unwrap_or_default().split('&');
+    parameters.any(|parameter| ["watch=true", "watch=1"].contains(&parameter))
 }
 
 /// Is this the path of all objects of a resource, in a namespace or in all of them?
@@ -142,10 +125,7 @@ mod tests {
     use tower::ServiceExt as _;
 
     fn counted(requests: &ApiRequests, verb: &'static str, code: &str) -> u64 {
-        let answered = RequestLabels {
-            verb,
-            code: code.to_owned(),
-        };
+        let answered = [("verb", verb.into()), ("code", code.to_owned().into())];
         requests.0.get(&answered).map_or(0, |counter| counter.get())
     }
 

@@ -5,7 +5,7 @@ mod cache;
 
 use crate::FailureLog;
 use crate::errors::describe;
-use cache::{Cache, Judgement};
+use cache::{Cache, Judgement, TRY_AGAIN};
 use http::{HeaderMap, StatusCode, header::AUTHORIZATION};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
@@ -82,16 +82,16 @@ impl Authorizer {
         drop(headers);
         let judgement = match token {
             Some(token) => self.judge(token).await,
-            None => Judgement::Unauthenticated,
+            None => Err(StatusCode::UNAUTHORIZED),
         };
-        let (reason, status) = match judgement {
-            Judgement::Allowed => return Ok(()),
-            Judgement::Unauthenticated => ("unauthenticated", StatusCode::UNAUTHORIZED),
-            Judgement::Forbidden => ("forbidden", StatusCode::FORBIDDEN),
-            Judgement::Unavailable => ("unavailable", StatusCode::SERVICE_UNAVAILABLE),
-        };
-        self.refusals.0.get_or_create(&[("reason", reason)]).inc();
-        Err(status)
+        judgement.inspect_err(|status| {
+            let reason = match *status {
+                StatusCode::UNAUTHORIZED => "unauthenticated",
+                StatusCode::FORBIDDEN => "forbidden",
+                _ => "unavailable",
+            };
+            self.refusals.0.get_or_create(&[("reason", reason)]).inc();
+        })
     }
 
     /// What the API server says of a token, or has said a moment ago. Callers with the same token wait for one answer: the next
@@ -131,10 +131,10 @@ impl Authorizer {
         let status = answer.status.unwrap_or_default();
         let user = match status.user {
             Some(user) if status.authenticated == Some(true) => user,
-            _ => return Ok(Judgement::Unauthenticated),
+            _ => return Ok(Err(StatusCode::UNAUTHORIZED)),
         };
         let Requirement::Get(path) = self.requirement else {
-            return Ok(Judgement::Allowed);
+            return Ok(Ok(()));
         };
         let review = access_review(user, path);
         let answer = Api::all(self.client.clone())
@@ -143,16 +143,12 @@ impl Authorizer {
         let allowed = answer
             .status
             .is_some_and(|status| status.allowed && status.denied != Some(true));
-        Ok(if allowed {
-            Judgement::Allowed
-        } else {
-            Judgement::Forbidden
-        })
+        Ok(allowed.then_some(()).ok_or(StatusCode::FORBIDDEN))
     }
 
     /// A token that nobody knows says nothing of the second review, which may be the one that fails.
     fn on_answer(&self, outcome: Judgement) -> Judgement {
-        if outcome != Judgement::Unauthenticated && lock(&self.failures).resolved() {
+        if outcome != Err(StatusCode::UNAUTHORIZED) && lock(&self.failures).resolved() {
             tracing::info!("the API server answers again whose token a caller has");
         }
         outcome
@@ -165,7 +161,7 @@ impl Authorizer {
                 "the API server could not be asked whose token a caller has"
             );
         }
-        Judgement::Unavailable
+        TRY_AGAIN
     }
 }
 

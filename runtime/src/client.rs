@@ -1,7 +1,6 @@
 //! Kubernetes clients with limits on every wait.
 
 use crate::api_requests::ApiRequests;
-use crate::service_account::{self, ServiceAccountError};
 use brupop_api::Item;
 use brupop_api::item::Readable;
 use http::{HeaderValue, header::USER_AGENT};
@@ -11,10 +10,13 @@ use hyper_util::rt::TokioExecutor;
 use kube::api::PostParams;
 use kube::client::retry::RetryPolicy;
 use kube::client::{Body, ConfigExt as _};
+use kube::config::InClusterError;
 use kube::core::request::Request;
 use kube::{Client, Config, Error, Resource, Result};
 use serde::Serialize;
+use std::path::Path;
 use std::time::Duration;
+use std::{env, error, fs};
 use tower::retry::RetryLayer;
 use tower::timeout::TimeoutLayer;
 use tower::{BoxError, ServiceBuilder};
@@ -29,12 +31,20 @@ const READ_TIMEOUT: Duration = Duration::from_secs(310);
 /// What a connection reads at once, and the longest head of an answer: that of a TLS record.
 const READ_BUFFER: usize = 16 << 10;
 
+/// Names the folder of token, authority and namespace, for a process of the test bed that is in no container.
+const FOLDER: &str = "SERVICE_ACCOUNT_FOLDER";
+
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The pod does not say where the API server is, or who it is itself.
-    #[error(transparent)]
-    Pod(#[from] ServiceAccountError),
+    /// Kubelets set the variables and mount the token of each pod with a service account.
+    #[error(
+        "the Kubernetes API is not configured: run in a pod that mounts the token of its service account"
+    )]
+    NoPod(#[from] InClusterError),
+    /// The test bed gives neither an address nor the files.
+    #[error("{FOLDER} names no service account")]
+    Folder(#[source] Box<dyn error::Error + Send + Sync>),
     /// The configuration was found, but no client can be made of it.
     #[error("the Kubernetes client could not be made")]
     Build(#[source] Box<Error>),
@@ -61,7 +71,11 @@ impl ClusterConfig {
     /// This is no pod with a service account.
     pub fn of_pod(component: &str) -> Result<Self, ClientError> {
         install_crypto_provider();
-        Ok(Self::of(service_account::of_environment()?, component)?)
+        let config = match env::var_os(FOLDER) {
+            Some(folder) => of_folder(folder.as_ref()).map_err(ClientError::Folder)?,
+            None => Config::incluster()?,
+        };
+        Ok(Self::of(config, component)?)
     }
 
     fn of(config: Config, component: &str) -> Result<Self> {
@@ -129,6 +143,16 @@ impl ClusterConfig {
             .service(http.build::<_, Body>(connector));
         Ok(Client::new(service, config.default_namespace.clone()))
     }
+}
+
+fn of_folder(folder: &Path) -> Result<Config, Box<dyn error::Error + Send + Sync>> {
+    let variable = |name| env::var(format!("KUBERNETES_SERVICE_{name}"));
+    let url = format!("https://{}:{}/", variable("HOST")?, variable("PORT")?);
+    let mut config = Config::new(url.parse()?);
+    config.default_namespace = fs::read_to_string(folder.join("namespace"))?;
+    config.root_cert_file = Some(folder.join("ca.crt"));
+    config.auth_info.token_file = Some(folder.join("token").to_string_lossy().into_owned());
+    Ok(config)
 }
 
 /// A client of the server of this configuration, which does not retry. It follows no redirects.

@@ -22,6 +22,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use room::{Permit, Room};
+use std::io::Error;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -136,9 +137,9 @@ impl Server {
         let Some(acceptor) = self.acceptor.clone() else {
             return self.requests(stream, permit, watcher).await;
         };
-        match timeout(self.limits.request, acceptor.accept(stream)).await {
-            Ok(Ok(stream)) => self.requests(stream, permit, watcher).await,
-            Ok(Err(error)) => tracing::debug!(error = describe(&error), "TLS handshake failed"),
+        let handshake = timeout(self.limits.request, acceptor.accept(stream)).await;
+        match handshake.map_err(Error::from).flatten() {
+            Ok(stream) => self.requests(stream, permit, watcher).await,
             Err(error) => tracing::debug!(error = describe(&error), "TLS handshake failed"),
         }
     }

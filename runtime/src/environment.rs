@@ -12,21 +12,13 @@ use crate::logs;
 
 /// The most bytes of a name that are repeated.
 const NAME_MAX: usize = 64;
-/// The most mistakes, and the most unknown names, that are listed.
+/// The most mistakes, and the most names of others, that are listed.
 const LISTED_MAX: usize = 8;
 
 /// Settings of all programs.
 const OF_LOGS: [&str; 3] = [logs::FORMATTER, logs::ANSI_ENABLED, logs::FILTER_DIRECTIVE];
 /// How the settings begin that people write.
-const FAMILIES: [&str; 7] = [
-    "EXCLUDE_",
-    "LOGGING_",
-    "MAX_",
-    "REFRESH_",
-    "REQUIRE_",
-    "SCHEDULER_",
-    "TRACING_",
-];
+const FAMILIES: &str = "EXCLUDE_ LOGGING_ MAX_ REFRESH_ REQUIRE_ SCHEDULER_ TRACING_";
 /// Not written by people: the manifests of the pods set them.
 const OF_PODS: [&str; 1] = ["POD_NAME"];
 const OF_AGENT: &str = "BOOT_ID_FILE BOTTLEROCKET_API_SOCKET HOST_TIMEOUT POLL_INTERVAL PREFETCH \
@@ -38,42 +30,6 @@ const OF_RECONCILER: &str = "AUTO_LABEL BACK_OFF_BASE_SECONDS CHECK_INTERVAL_SEC
     SETTLE_DEADLINE_SECONDS SOAK_SECONDS STAGE_DEADLINE_SECONDS WORKLOADS_DEADLINE_SECONDS";
 const OF_WEBHOOK: &str = "ADMISSION_ADDRESS CERTIFICATES CERTIFICATE_LIFETIME HEALTH_ADDRESS LINGER_SECONDS \
     METRICS_ADDRESS REQUIRE_CALLER_TOKEN WEBHOOK_CERTIFICATES WEBHOOK_CONFIGURATION WEBHOOK_SERVICE";
-/// Variables that are no settings any more, and what to do instead.
-const REMOVED: [(&str, &str); 8] = [
-    (
-        "DRAIN_ON_DEADLINE",
-        "write spec.drain.onTimeout of a BottlerocketPool",
-    ),
-    (
-        "EXTRA_CERTIFICATE_NAMES",
-        "nothing takes its place: the certificate names the webhook's Service",
-    ),
-    (
-        "MAX_FAILURES",
-        "write spec.failureThreshold.proven of the BottlerocketFleet",
-    ),
-    (
-        "MAX_FAILURES_OF_NEW_VERSION",
-        "write spec.failureThreshold.unproven of the BottlerocketFleet",
-    ),
-    (
-        "MY_NODE_NAME",
-        "nothing takes its place: the agent's token names the node",
-    ),
-    (
-        "PAUSE_BETWEEN_UPDATES_SECONDS",
-        "write spec.verify.readyFor of a BottlerocketPool: a node keeps its slot for so long after its update",
-    ),
-    (
-        "RESPECT_DO_NOT_DISRUPT",
-        "write spec.drain.respectDoNotDisrupt of a BottlerocketPool",
-    ),
-    (
-        "SCHEDULER_MIN_REMAINING_SECONDS",
-        "nothing takes its place: an update without a cordon is given up when the window closes",
-    ),
-];
-
 brupop_api::words! {
     /// One of the operator's programs.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,21 +74,10 @@ impl Program {
     }
 }
 
-/// Why the environment is refused.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum EnvironmentError {
-    /// Variables are mistaken, misplaced or removed: a sentence on each.
-    #[error("{}", .0.join("; "))]
-    Mistakes(Vec<String>),
-    /// Logging cannot be set up.
-    #[error(transparent)]
-    Logs(#[from] logs::LogError),
-}
-
 /// Checks the names of this process's environment, and sets up its logs, which go to `writer`.
 ///
 /// # Errors
-/// A name is mistaken, misplaced or removed, or logging cannot be set up. Says so, and returns the code with which to end.
+/// A name is mistaken or misplaced, or logging cannot be set up. Says so, and returns the code with which to end.
 pub fn prepare<W>(program: Program, writer: W) -> Result<(), ExitCode>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
@@ -168,53 +113,41 @@ pub fn ended<E: Error + 'static>(what: &'static str, result: Result<(), E>) -> E
 /// pods, so only one that begins like a setting is taken for a mistake.
 ///
 /// # Errors
-/// Some names are mistaken, misplaced or removed.
+/// Some names are mistaken or misplaced: a sentence on each.
 pub fn check(
     program: Program,
     names: impl IntoIterator<Item = String>,
-) -> Result<Vec<String>, EnvironmentError> {
+) -> Result<Vec<String>, String> {
     let mut settings = program.settings();
     settings.extend(OF_LOGS);
-    settings.retain(|name| !OF_PODS.contains(name));
-    let (mut mistakes, mut unknown, mut others) = (Vec::new(), Vec::new(), Vec::new());
-    for name in names {
+    let is_known = |name: &str| settings.contains(&name) || OF_PODS.contains(&name);
+    let (mut mistakes, mut others) = (Vec::new(), Vec::new());
+    for name in names.into_iter().filter(|name| !is_known(name)) {
+        let shown = printable(&name, NAME_MAX);
         if let Some(of) = program.misplaced(&name) {
             let map = of.config_map();
             mistakes.push(format!(
                 "{name} is a setting of the {of}: move it to the ConfigMap {map}"
             ));
-        } else if let Some((_, instead)) = REMOVED.iter().find(|(removed, _)| *removed == name) {
-            mistakes.push(format!("{name} is not a setting: remove it; {instead}"));
-        } else if !settings.contains(&name.as_str())
-            && !OF_PODS.contains(&name.as_str())
-            && !is_of_others(&name)
-        {
-            let is_mistake = FAMILIES.iter().any(|family| name.starts_with(family));
-            let list = if is_mistake {
-                &mut unknown
-            } else {
-                &mut others
-            };
-            list.push(printable(&name, NAME_MAX).into_owned());
+        } else if FAMILIES.split(' ').any(|family| name.starts_with(family)) {
+            mistakes.push(format!("{shown} is not a setting: remove it"));
+        } else if !is_of_others(&name) {
+            others.push(shown.into_owned());
         }
-    }
-    mistakes.truncate(LISTED_MAX);
-    if !unknown.is_empty() {
-        unknown.truncate(LISTED_MAX);
-        mistakes.push(format!(
-            "{}: no such setting, so remove it, or write one of these in the ConfigMap {}: {}",
-            unknown.join(", "),
-            program.config_map(),
-            settings.join(", ")
-        ));
     }
     others.sort_unstable();
     others.truncate(LISTED_MAX);
     if mistakes.is_empty() {
-        Ok(others)
-    } else {
-        Err(EnvironmentError::Mistakes(mistakes))
+        return Ok(others);
     }
+    mistakes.truncate(LISTED_MAX);
+    settings.retain(|name| !OF_PODS.contains(name));
+    Err(format!(
+        "{}; the settings in the ConfigMap {} are {}",
+        mistakes.join("; "),
+        program.config_map(),
+        settings.join(", ")
+    ))
 }
 
 /// Whether container runtimes, kubelets or shells set this variable, or libraries read it.

@@ -1,8 +1,8 @@
 //! Whether a loop still comes round.
 
 use std::pin::pin;
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 /// A loop beats at least this often, also when it has nothing to do.
@@ -11,7 +11,7 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// Tells others that a loop still comes round. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Heartbeat {
-    last: Arc<RwLock<Instant>>,
+    last: watch::Sender<Instant>,
     longest: Duration,
 }
 
@@ -19,14 +19,14 @@ impl Heartbeat {
     /// Begins with a beat. After a silence of `longest` the loop counts as stuck.
     pub fn new(longest: Duration) -> Self {
         Self {
-            last: Arc::new(RwLock::new(Instant::now())),
+            last: watch::Sender::new(Instant::now()),
             longest,
         }
     }
 
     /// The loop has come round.
     pub fn beat(&self) {
-        *self.last.write().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.last.send_replace(Instant::now());
     }
 
     /// Resolves when the next beat is due.
@@ -48,11 +48,7 @@ impl Heartbeat {
 
     /// Whether the loop has not come round for too long.
     pub fn is_stuck(&self) -> bool {
-        self.last
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .elapsed()
-            >= self.longest
+        self.last.borrow().elapsed() >= self.longest
     }
 }
 

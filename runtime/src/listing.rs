@@ -42,42 +42,12 @@ const OVERDUE: Duration = Duration::from_secs(5);
 /// A watch that ends sooner and has brought nothing has failed, whatever its end looks like.
 const SHORTEST: Duration = Duration::from_secs(5);
 
-/// Why an answer is none.
-#[derive(Debug, thiserror::Error)]
-enum AnswerError {
-    #[error("an object has more than {} MiB", LONGEST >> 20)]
-    TooLong,
-    #[error("the answer did not arrive within {} s", TIMEOUT.as_secs())]
-    Late,
-    #[error("the answer is a part of the list")]
-    Part,
-    #[error("the answer has something else than objects")]
-    NotObjects,
-    #[error("the list has no version")]
-    NoVersion,
-    #[error("the watch ended at once")]
-    ShortWatch,
-}
+const LATE: &str = "the answer did not arrive within a minute";
+const NOT_OBJECTS: &str = "the answer has something else than objects";
 
-impl From<AnswerError> for Error {
-    fn from(error: AnswerError) -> Self {
-        Self::Service(Box::new(error))
-    }
-}
-
-/// Lists all objects that these parameters select.
-///
-/// # Errors
-/// As [`Listing::begin`] and [`Listing::next`].
-pub async fn list<K>(api: &Api<K>, params: &ListParams) -> kube::Result<Vec<K>>
-where
-    K: Resource + Clone + DeserializeOwned,
-{
-    let (mut listing, mut items) = (Listing::begin(api, params).await?, vec![]);
-    while let Some(object) = listing.next().await? {
-        items.push(object);
-    }
-    Ok(items)
+/// The answer is none, for this reason.
+fn invalid(why: &'static str) -> Error {
+    Error::Service(why.into())
 }
 
 /// A list that arrives. Nothing is kept of it here but what has arrived and was not taken yet, and no more arrives than that.
@@ -131,23 +101,23 @@ where
             .continue_
             .is_some_and(|token| !token.is_empty())
         {
-            return Err(AnswerError::Part.into());
+            return Err(invalid("the answer is a part of the list"));
         }
         if list.items.len() != self.objects.count {
-            return Err(AnswerError::NotObjects.into());
+            return Err(invalid(NOT_OBJECTS));
         }
         let version = list
             .metadata
             .resource_version
             .filter(|version| !version.is_empty());
-        version.ok_or_else(|| AnswerError::NoVersion.into())
+        version.ok_or_else(|| invalid("the list has no version"))
     }
 }
 
 async fn until<T>(end: Instant, answer: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
     timeout_at(end, answer)
         .await
-        .unwrap_or_else(|_| Err(AnswerError::Late.into()))
+        .unwrap_or_else(|_| Err(invalid(LATE)))
 }
 
 /// As kube's `watcher`, with a [`Listing`]: all objects that these parameters select, and then each change. It lists when it
@@ -197,7 +167,7 @@ where
             }
             // Otherwise whatever ends it would be asked again and again, without a pause.
             if !has_brought && began.elapsed() < SHORTEST {
-                Err(watcher::Error::WatchFailed(AnswerError::ShortWatch.into()))?;
+                Err(watcher::Error::WatchFailed(invalid("the watch ended at once")))?;
             }
         }
     }

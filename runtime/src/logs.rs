@@ -9,7 +9,6 @@
 
 mod quota;
 
-use thiserror::Error;
 use tracing::Dispatch;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::Layer;
@@ -38,46 +37,25 @@ const VALID: &str = "a level (off, error, warn, info, debug, trace), and after i
                      info,brupop_agent=debug. Only brupop_agent, brupop_reconciler, brupop_runtime and brupop_webhook \
                      have any: nothing else is ever logged. Write that";
 
-/// Why logging could not be set up.
-#[derive(Debug, Error, PartialEq, Eq)]
-pub enum LogError {
-    /// A variable holds what it must not.
-    #[error("{variable} is {value:?}: write {valid} instead")]
-    Invalid {
-        /// Name of the environment variable.
-        variable: &'static str,
-        /// What it holds.
-        value: String,
-        /// What it may hold.
-        valid: &'static str,
-    },
-    /// Something else in this process took the place of the global subscriber.
-    #[error("logging was set up twice in this process")]
-    AlreadySetUp,
-}
-
 /// Sets up the logs of this process, to `writer`, from its environment.
 ///
 /// # Errors
 /// A variable holds something else than it may, or logging was set up before.
-pub fn init<W>(writer: W) -> Result<(), LogError>
+pub fn init<W>(writer: W) -> Result<(), String>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
     let environment =
         |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     let dispatch = dispatch(environment, writer)?;
-    tracing::dispatcher::set_global_default(dispatch).map_err(|_| LogError::AlreadySetUp)
+    tracing::dispatcher::set_global_default(dispatch).map_err(|error| error.to_string())
 }
 
 /// Logs to `writer`, with settings by `variable`, which is the environment or a stand-in. An empty variable counts as unset.
 ///
 /// # Errors
 /// A variable holds something else than it may.
-pub fn dispatch<W>(
-    variable: impl Fn(&str) -> Option<String>,
-    writer: W,
-) -> Result<Dispatch, LogError>
+pub fn dispatch<W>(variable: impl Fn(&str) -> Option<String>, writer: W) -> Result<Dispatch, String>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
@@ -104,7 +82,7 @@ where
 }
 
 /// Reads directives: a level for all of our crates (`info` if none is given), and levels of modules.
-fn targets(value: &str) -> Result<Targets, LogError> {
+fn targets(value: &str) -> Result<Targets, String> {
     let refused = || invalid(FILTER_DIRECTIVE, value, VALID);
     // The library takes nothing for a level.
     let is_level_missing = value
@@ -120,12 +98,8 @@ fn targets(value: &str) -> Result<Targets, LogError> {
     Ok(ours.with_targets(given))
 }
 
-fn invalid(variable: &'static str, value: &str, valid: &'static str) -> LogError {
-    LogError::Invalid {
-        variable,
-        value: value.to_owned(),
-        valid,
-    }
+fn invalid(variable: &str, value: &str, valid: &str) -> String {
+    format!("{variable} is {value:?}: write {valid} instead")
 }
 
 #[cfg(test)]

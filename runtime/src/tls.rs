@@ -2,8 +2,8 @@
 
 use arc_swap::ArcSwapOption;
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
-use rustls::crypto::ring::sign::any_supported_type;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -16,16 +16,13 @@ use thiserror::Error;
 pub enum TlsError {
     /// It is not PEM.
     #[error("the certificate or its key cannot be read")]
-    Pem(#[source] rustls::pki_types::pem::Error),
-    /// There is none in the PEM.
-    #[error("there is no certificate")]
-    Empty,
-    /// Certificate and key do not fit, or are of a kind that is not supported.
+    Pem(#[from] pem::Error),
+    /// There is none, certificate and key do not fit, or they are of a kind that is not supported.
     #[error("the certificate cannot be used with its key")]
-    Key(#[source] rustls::Error),
+    Key(#[from] rustls::Error),
     /// The system gives no random numbers.
     #[error("a certificate could not be made")]
-    Make(#[source] rcgen::Error),
+    Make(#[from] rcgen::Error),
 }
 
 /// Hands the current certificate to each handshake.
@@ -39,16 +36,12 @@ impl Resolver {
     /// # Errors
     /// It cannot be made: the system gives no random numbers.
     pub fn self_signed(name: &str) -> Result<Arc<Self>, TlsError> {
-        let make = || -> Result<_, rcgen::Error> {
-            let (key, mut params) = (KeyPair::generate()?, CertificateParams::new([])?);
-            params.distinguished_name = DistinguishedName::new();
-            params.distinguished_name.push(DnType::CommonName, name);
-            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-            Ok((params.self_signed(&key)?.pem(), key.serialize_pem()))
-        };
-        let (certificate, key) = make().map_err(TlsError::Make)?;
+        let (key, mut params) = (KeyPair::generate()?, CertificateParams::new([])?);
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let resolver = Self::default();
-        resolver.serve(&certificate, &key)?;
+        resolver.serve(&params.self_signed(&key)?.pem(), &key.serialize_pem())?;
         Ok(Arc::new(resolver))
     }
 
@@ -63,16 +56,12 @@ impl Resolver {
     /// They cannot be read, or do not fit. The old certificate is then served on.
     pub fn serve(&self, certificate: &str, key: &str) -> Result<bool, TlsError> {
         let certified = certified(certificate, key)?;
-        if self
-            .0
-            .load()
-            .as_ref()
-            .is_some_and(|current| current.cert == certified.cert)
-        {
-            return Ok(false);
+        let current = self.0.load();
+        let is_new = current.as_ref().is_none_or(|it| it.cert != certified.cert);
+        if is_new {
+            self.0.store(Some(Arc::new(certified)));
         }
-        self.0.store(Some(Arc::new(certified)));
-        Ok(true)
+        Ok(is_new)
     }
 }
 
@@ -87,16 +76,9 @@ impl ResolvesServerCert for Resolver {
 /// # Errors
 /// They cannot be read, or do not fit.
 pub fn certified(certificate: &str, key: &str) -> Result<CertifiedKey, TlsError> {
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate.as_bytes())
-        .collect::<Result<_, _>>()
-        .map_err(TlsError::Pem)?;
-    if chain.is_empty() {
-        return Err(TlsError::Empty);
-    }
-    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(TlsError::Pem)?;
-    let certified = CertifiedKey::new(chain, any_supported_type(&key).map_err(TlsError::Key)?);
-    certified.keys_match().map_err(TlsError::Key)?;
-    Ok(certified)
+    let chain = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect::<Result<_, _>>()?;
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes())?;
+    Ok(CertifiedKey::from_der(chain, key, &default_provider())?)
 }
 
 /// A TLS 1.3 server for HTTP/1.1. There is no resumption: an old session must not outlive its certificate.

@@ -1,5 +1,6 @@
 //! What the API server said of callers' tokens, for a short time.
 
+use http::StatusCode;
 use ring::digest::{SHA256, digest};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,28 +11,19 @@ use tokio::time::Instant;
 /// Most tokens that are remembered.
 const SIZE: usize = 1024;
 
-/// What the API server says of a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Judgement {
-    /// It is valid, and its user may do what is asked for.
-    Allowed,
-    /// It is not valid.
-    Unauthenticated,
-    /// It is valid, but its user may not.
-    Forbidden,
-    /// It does not tell.
-    Unavailable,
-}
+/// What the API server says of a token: the status to answer with, unless its user may do what is asked for.
+pub(super) type Judgement = Result<(), StatusCode>;
 
-impl Judgement {
-    /// How long a token is not asked about again. One that is revoked may be used for so long, and one that has been given the
-    /// right waits for so long.
-    fn time_to_live(self) -> Duration {
-        match self {
-            Self::Allowed => Duration::from_mins(1),
-            Self::Unauthenticated | Self::Forbidden => Duration::from_secs(10),
-            Self::Unavailable => Duration::ZERO,
-        }
+/// It does not tell.
+pub(super) const TRY_AGAIN: Judgement = Err(StatusCode::SERVICE_UNAVAILABLE);
+
+/// How long a token is not asked about again. One that is revoked may be used for so long, and one that has been given the
+/// right waits for so long.
+fn time_to_live(judgement: Judgement) -> Duration {
+    match judgement {
+        Ok(()) => Duration::from_mins(1),
+        TRY_AGAIN => Duration::ZERO,
+        Err(_) => Duration::from_secs(10),
     }
 }
 
@@ -60,15 +52,15 @@ impl Remembered {
     /// Whether the last definite answer let the token in.
     fn is_allowed(&self) -> bool {
         match self.answer.get() {
-            None | Some(Judgement::Unavailable) => self.was_allowed,
-            Some(judgement) => *judgement == Judgement::Allowed,
+            None | Some(&TRY_AGAIN) => self.was_allowed,
+            Some(judgement) => judgement.is_ok(),
         }
     }
 
     fn is_expired(&self) -> bool {
         self.answer
             .get()
-            .is_some_and(|judgement| self.since.elapsed() >= judgement.time_to_live())
+            .is_some_and(|judgement| self.since.elapsed() >= time_to_live(*judgement))
     }
 }
 

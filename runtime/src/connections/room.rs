@@ -1,16 +1,30 @@
 //! The open connections of a port, and which of them makes room for others.
 
 use super::Limits;
-use crate::Peer;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+
+/// Everything that one caller can call from, as a rule: an IPv4 address, or an IPv6 network of 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Peer(IpAddr);
+
+impl From<IpAddr> for Peer {
+    fn from(address: IpAddr) -> Self {
+        // A socket for both families shows an IPv4 address as `::ffff:a.b.c.d`.
+        Self(match address.to_canonical() {
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+            address @ IpAddr::V4(_) => address,
+        })
+    }
+}
 
 /// Connections that made room for others, by port. Clones share one state.
 #[derive(Clone, Debug, Default)]

@@ -1,7 +1,7 @@
 //! The objects of an answer, one by one, and how many large ones may be in memory before they can be read.
 
 use super::cutter::Cutter;
-use super::{AnswerError, LARGE, TIMEOUT};
+use super::{LARGE, LATE, TIMEOUT, invalid};
 use futures::AsyncBufReadExt as _;
 use futures::io::AsyncBufRead;
 use kube::core::Status;
@@ -58,9 +58,7 @@ impl<T: DeserializeOwned> Arriving<T> {
             let arrived = self.body.fill_buf();
             let bytes = match self.room {
                 // Others wait for the room.
-                Some(_) => timeout(TIMEOUT, arrived)
-                    .await
-                    .map_err(|_| AnswerError::Late)?,
+                Some(_) => timeout(TIMEOUT, arrived).await.map_err(|_| invalid(LATE))?,
                 None => arrived.await,
             };
             let bytes = bytes.map_err(Error::ReadEvents)?;

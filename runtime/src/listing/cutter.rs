@@ -1,6 +1,6 @@
 //! Cuts the JSON of a list, or of a watch, into its objects while it arrives.
 
-use super::{AnswerError, LARGE, LONGEST};
+use super::{LARGE, LONGEST, NOT_OBJECTS, invalid};
 
 /// What an object leaves in the list that it is cut out of.
 const HOLE: &[u8] = b"null";
@@ -68,7 +68,7 @@ impl Cutter {
             let part = match (was_in_object, self.in_object()) {
                 (false, false) if self.around > 0 => &mut self.rest,
                 (false, false) if byte.is_ascii_whitespace() => continue,
-                (false, false) => return Err(AnswerError::NotObjects.into()),
+                (false, false) => return Err(invalid(NOT_OBJECTS)),
                 (false, true) => {
                     if self.around > 0 {
                         self.rest.extend_from_slice(HOLE);
@@ -78,7 +78,7 @@ impl Cutter {
                 (true, _) => &mut self.object,
             };
             if part.len() >= LONGEST {
-                return Err(AnswerError::TooLong.into());
+                return Err(invalid("an object has more than 16 MiB"));
             }
             part.push(byte);
             if was_in_object && !self.in_object() {

@@ -17,7 +17,7 @@ use std::{fs, path::Path};
 
 const FORMATTERS: [&str; 4] = ["full", "compact", "pretty", "json"];
 
-fn to(page: &Page, values: &[(&str, &str)]) -> Result<Dispatch, LogError> {
+fn to(page: &Page, values: &[(&str, &str)]) -> Result<Dispatch, String> {
     let page = page.clone();
     let value = |name: &str| {
         values
@@ -36,10 +36,7 @@ fn logged(values: &[(&str, &str)], events: impl FnOnce()) -> String {
 }
 
 fn refusal(values: &[(&str, &str)]) -> String {
-    to(&Page::default(), values)
-        .map(drop)
-        .unwrap_err()
-        .to_string()
+    to(&Page::default(), values).map(drop).unwrap_err()
 }
 
 /// One event at each of these levels and targets; what is logged of them.

@@ -1,5 +1,4 @@
 use super::*;
-use crate::peer::tests::peer;
 use std::time::Duration;
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::time::advance;
@@ -13,6 +12,26 @@ const LIMITS: Limits = Limits {
     linger: Duration::ZERO,
     closing: Duration::ZERO,
 };
+
+fn peer(number: u8) -> Peer {
+    IpAddr::from([10, 0, 0, number]).into()
+}
+
+#[test]
+fn addresses_of_one_caller_are_one_peer() {
+    for (one, other, same) in [
+        ("10.0.0.1", "10.0.0.1", true),
+        ("10.0.0.1", "10.0.0.2", false),
+        ("10.0.0.1", "::ffff:10.0.0.1", true),
+        ("::ffff:10.0.0.1", "::ffff:10.0.0.2", false),
+        ("2001:db8:0:1::1", "2001:db8:0:1:ffff::2", true),
+        ("2001:db8:0:1::1", "2001:db8:0:2::1", false),
+        ("::1", "127.0.0.1", false),
+    ] {
+        let peer = |address: &str| Peer::from(address.parse::<IpAddr>().unwrap());
+        assert_eq!(peer(one) == peer(other), same, "{one} {other}");
+    }
+}
 
 type Open = Vec<(Permit, oneshot::Receiver<Infallible>)>;
 
