@@ -108,36 +108,6 @@ mod tests {
     }
 
     #[test]
-    fn durations_have_units() {
-        let options = parse(&[
-            "--refresh-interval=1s",
-            "--start-jitter=0s",
-            "--poll-interval=59s",
-        ])
-        .unwrap();
-        assert_eq!(options.refresh_interval, Duration::from_secs(1));
-        assert_eq!(options.start_jitter, Duration::ZERO);
-        assert_eq!(options.poll_interval, Duration::from_secs(59));
-    }
-
-    #[test]
-    fn prefetch_is_off_unless_asked_for() {
-        for (arguments, expected) in [
-            (&[][..], false),
-            (&["--prefetch"], true),
-            (&["--prefetch=true"], true),
-            (&["--prefetch=false"], false),
-        ] {
-            assert_eq!(
-                parse(arguments).unwrap().prefetch,
-                expected,
-                "{arguments:?}"
-            );
-        }
-        assert!(parse(&["--prefetch=perhaps"]).is_err());
-    }
-
-    #[test]
     fn bad_values_are_refused_with_what_to_write() {
         for (bad, hint) in [
             ("--refresh-interval=5", "such as 500ms, 30s, 10m or 1h30m"),

@@ -93,8 +93,8 @@ impl OperatorApi {
     /// Reads the pods of the reconciler and the webhook, as far as the caller may.
     pub async fn operator_pods(&self) -> Vec<Pod> {
         let params = ListParams::default().labels(operator::PODS);
-        let pods = brupop_runtime::list(&self.ours::<Pod>(), &params).await;
-        pods.unwrap_or_default()
+        let pods = self.ours::<Pod>().list(&params).await;
+        pods.map(|pods| pods.items).unwrap_or_default()
     }
 
     /// Reads the fleet.

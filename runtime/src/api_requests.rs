@@ -131,42 +131,30 @@ mod tests {
 
     #[test]
     fn verbs_are_those_of_kubernetes() {
-        let fleets = "/apis/brupop.bottlerocket.aws/v1alpha1/namespaces/ns/bottlerocketfleets";
-        for (method, uri, expected) in [
-            (Method::GET, "/api/v1/nodes", "list"),
-            (Method::GET, "/api/v1/nodes?limit=500", "list"),
-            (
-                Method::GET,
-                "/api/v1/nodes?allowWatchBookmarks=true&watch=true",
-                "watch",
-            ),
-            (Method::GET, "/api/v1/nodes/n", "get"),
-            (Method::GET, "/api/v1/namespaces", "list"),
-            (Method::GET, "/api/v1/namespaces/ns", "get"),
-            (Method::GET, "/api/v1/namespaces/ns/pods", "list"),
-            (Method::GET, "/api/v1/namespaces/ns/pods/p", "get"),
-            (Method::GET, fleets, "list"),
-            (Method::GET, &format!("{fleets}/fleet"), "get"),
-            (Method::GET, "/version", "get"),
-            (
-                Method::POST,
-                "/api/v1/namespaces/ns/pods/p/eviction",
-                "create",
-            ),
-            (
-                Method::PUT,
-                "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l",
-                "update",
-            ),
-            (Method::PATCH, &format!("{fleets}/fleet/status"), "patch"),
-            (Method::DELETE, "/api/v1/namespaces/ns/pods/p", "delete"),
-            (Method::OPTIONS, "/api/v1/nodes", "other"),
-        ] {
-            assert_eq!(
-                verb(&method, &uri.parse().unwrap()),
-                expected,
-                "{method} {uri}"
-            );
+        for row in "
+            GET /api/v1/nodes list
+            GET /api/v1/nodes?limit=500 list
+            GET /api/v1/nodes?allowWatchBookmarks=true&watch=true watch
+            GET /api/v1/nodes/n get
+            GET /api/v1/namespaces list
+            GET /api/v1/namespaces/ns get
+            GET /api/v1/namespaces/ns/pods list
+            GET /api/v1/namespaces/ns/pods/p get
+            GET /apis/brupop.bottlerocket.aws/v2/namespaces/ns/bottlerocketfleets list
+            GET /apis/brupop.bottlerocket.aws/v2/namespaces/ns/bottlerocketfleets/fleet get
+            GET /version get
+            POST /api/v1/namespaces/ns/pods/p/eviction create
+            PUT /apis/coordination.k8s.io/v1/namespaces/ns/leases/l update
+            PATCH /apis/brupop.bottlerocket.aws/v2/namespaces/ns/bottlerocketfleets/fleet/status patch
+            DELETE /api/v1/namespaces/ns/pods/p delete
+            OPTIONS /api/v1/nodes other"
+            .trim()
+            .lines()
+        {
+            let [method, uri, expected] = row.split_whitespace().collect::<Vec<_>>()[..] else {
+                panic!("{row}")
+            };
+            assert_eq!(verb(&method.parse().unwrap(), &uri.parse().unwrap()), expected, "{row}");
         }
     }
 
@@ -174,12 +162,8 @@ mod tests {
     async fn answers_are_counted_by_their_codes() {
         let requests = ApiRequests::default();
         let service = tower::service_fn(|request: Request<u16>| async move {
-            Ok::<_, Infallible>(
-                Response::builder()
-                    .status(*request.body())
-                    .body(())
-                    .unwrap(),
-            )
+            let answer = Response::builder().status(*request.body()).body(());
+            Ok::<_, Infallible>(answer.unwrap())
         });
         for code in [200, 404, 404] {
             let request = Request::get("/api/v1/nodes/n").body(code).unwrap();
@@ -201,13 +185,8 @@ mod tests {
         let never =
             tower::service_fn(|_: Request<()>| std::future::pending::<Result<Response<()>, ()>>());
         // Nobody waits any longer.
-        assert!(
-            requests
-                .layer(never)
-                .oneshot(request())
-                .now_or_never()
-                .is_none()
-        );
+        let asked = requests.layer(never).oneshot(request());
+        assert!(asked.now_or_never().is_none());
         assert_eq!(counted(&requests, "list", NO_ANSWER), 2);
     }
 }

@@ -3,46 +3,30 @@
 use std::time::Duration;
 
 use brupop_api::{Problem, State};
-use brupop_host::{Answer, Call, Command, Durations, Faults};
+use brupop_host::{Answer, Call, Command, Faults};
 use tokio::time::Instant;
 
 use crate::solo::{STAGED, Solo};
 
 async fn mounted() -> Solo {
-    let mut solo = Solo::new(Durations::default(), &[]);
+    let mut solo = Solo::new(&[]);
     solo.mount();
     solo.start();
     solo.until_idle_with_update().await;
     solo
 }
 
-async fn until_nobody_answers(solo: &Solo) {
-    let beginning = "nobody answers on ";
-    solo.until(beginning, |status| {
-        status
-            .message
-            .as_ref()
-            .is_some_and(|it| it.starts_with(beginning))
-    })
-    .await;
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_restarted_host_api_needs_a_new_container() {
     let solo = mounted().await;
     solo.place.host.restart_api(Duration::from_secs(1));
-    until_nobody_answers(&solo).await;
+    solo.until_told("nobody answers on ").await;
     solo.stage(1);
     solo.until_at(1, STAGED).await;
     assert_eq!(solo.ends(), 1);
-    let status = solo
-        .until("no message", |status| status.message.is_none())
-        .await;
+    let status = solo.until_well().await;
     assert_eq!(status.crash_count.unwrap_or(0), 0);
-    assert_eq!(
-        (solo.count("prepare-update"), solo.count("activate-update")),
-        (1, 1)
-    );
+    assert_eq!(solo.staged(), (1, 1));
 }
 
 /// Since when the host's API has been said to be silent, if it is said.
@@ -54,10 +38,7 @@ fn silent_since(solo: &Solo) -> Option<String> {
 }
 
 async fn until_silent(solo: &Solo) -> String {
-    solo.until("silent", |status| {
-        status.problem == Some(Problem::HostUnreachable)
-    })
-    .await;
+    solo.until_problem(Problem::HostUnreachable).await;
     silent_since(solo).unwrap()
 }
 

@@ -1,14 +1,11 @@
 //! The repository changes between a look for updates and the prepare after it. The prepare writes what it finds then, or
 //! nothing, and the host labels it with what the look had chosen. The prepare may say what it wrote.
 
-use std::time::Duration;
-
-use brupop_agent_core::step::Command as Typed;
 use brupop_api::{BottlerocketShadowStatus, State};
-use brupop_host::{Answer, Call, Command, Durations, Ending, Faults};
+use brupop_host::{Answer, Call, Command, Ending, Faults};
 use serde_json::json;
 
-use crate::solo::{NEW, STAGED, Solo, is_ahead};
+use crate::solo::{NEW, STAGED, Solo};
 
 const NEWER: &str = "1.20.2";
 
@@ -85,83 +82,5 @@ async fn a_mislabelled_image_is_never_activated() {
         solo.grant();
         let status = solo.until_at(2, State::RebootedIntoUpdate).await;
         assert_eq!(status.current_version.as_deref(), Some(NEW), "{what:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_failed_refresh_repeats_without_another_download() {
-    let prepare = Duration::from_hours(2);
-    let mut solo = Solo::idle_with(
-        Durations {
-            prepare,
-            ..Durations::default()
-        },
-        &[],
-    )
-    .await;
-    solo.stage(1);
-    solo.until_called("prepare-update", 0).await;
-    solo.faults(Faults::failing(Command::Refresh, "no route"));
-    let message = "refresh failed with exit status 1: no route";
-    solo.until(message, |status| status.message.as_deref() == Some(message))
-        .await;
-    let (looks, words) = (solo.count("refresh-updates"), solo.statuses().len());
-    solo.never("it fails, or is downloaded again", || {
-        solo.count("prepare-update") > 1 || solo.status().current_state == Some(State::ErrorReset)
-    })
-    .await;
-    assert!(
-        (10..=120).contains(&(solo.count("refresh-updates") - looks)),
-        "{:?}",
-        solo.actions()
-    );
-    assert!(solo.statuses().len() - words <= 120, "no flood of reports");
-    // Another process goes on with it.
-    solo.until_ended("refresh-updates").await;
-    solo.start();
-    let looks = solo.count("refresh-updates");
-    solo.until_called("refresh-updates", looks).await;
-    solo.faults(Faults::default());
-    let status = solo.until_at(1, STAGED).await;
-    assert_eq!(status.message, None);
-    assert_eq!(
-        (solo.count("prepare-update"), solo.count("activate-update")),
-        (1, 1)
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_prefetch_of_another_version_is_replaced() {
-    for (what, told) in [
-        (
-            Change::Published,
-            "prefetch failed: prepare wrote 1.20.2, not 1.20.1",
-        ),
-        (
-            Change::Withdrawn,
-            "prefetch failed: prepare wrote no image: it found no update",
-        ),
-    ] {
-        let flags = ["--prefetch", "--start-jitter=24h"];
-        let mut solo = Solo::new(Durations::default(), &flags);
-        solo.person(&[Typed::Refresh]).await;
-        change(&solo, what);
-        solo.start();
-        let status = solo
-            .until(told, |status| status.message.as_deref() == Some(told))
-            .await;
-        assert_eq!(status.staged, None);
-        if what == Change::Withdrawn {
-            solo.place.host.publish(NEW).unwrap();
-        }
-        let version = if what == Change::Published {
-            NEWER
-        } else {
-            NEW
-        };
-        let status = solo
-            .until("downloaded again", |status| is_ahead(status, version))
-            .await;
-        assert_eq!((status.message, status.crash_count), (None, Some(0)));
     }
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use brupop_agent_core::step::{Command as Typed, HostCall};
 use brupop_api::{Problem, State};
-use brupop_host::{Answer, Call, Command, Durations, Ending, Faults};
+use brupop_host::{Answer, Call, Command, Durations, Faults};
 use serde_json::json;
 
-use crate::solo::{NEW, OLD, STAGED, Solo};
+use crate::solo::{OLD, STAGED, Solo};
 
 /// Nothing was called a failure on the way.
 fn assert_well(solo: &Solo) {
@@ -20,14 +21,7 @@ fn assert_well(solo: &Solo) {
 async fn a_download_of_eight_hours_is_awaited_by_whichever_agent() {
     let prepare = Duration::from_hours(8);
     for killed in [false, true] {
-        let mut solo = Solo::idle_with(
-            Durations {
-                prepare,
-                ..Durations::default()
-            },
-            &[],
-        )
-        .await;
+        let mut solo = Solo::slow(|it| it.prepare = prepare).await;
         solo.stage(1);
         solo.until_called("prepare-update", 0).await;
         if killed {
@@ -56,77 +50,62 @@ async fn a_lock_held_for_minutes_is_no_failure() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hosts_refusal_enters_and_leaves_the_message() {
-    let [refresh, prepare, activate] =
-        [Command::Refresh, Command::Prepare, Command::Activate].map(Call::Action);
+    let [refresh, prepare] = [Command::Refresh, Command::Prepare].map(Call::Action);
+    let status = Call::Status;
+    let refused = |words: &str| Answer::Refused(words.into());
+    let not_found = |words: &str| Answer::NotFound(words.into());
+    let not_allowed = |words: &str| Answer::NotAllowed(words.into());
+    let (evil, escaped) = (
+        "\u{1b}[2J\0\nnot\u{202e} now",
+        r"\u{1b}[2J\u{0} not\u{202e} now",
+    );
+    let (noise, cut) = (
+        "\u{9b}no\u{feff} ".repeat(10_000),
+        r"500: \u{9b}no\u{feff} \u{9b}",
+    );
     let rows = [
         (
             refresh,
-            Answer::Refused("disk on fire".into()),
+            refused("disk on fire"),
             "refresh was refused: disk on fire",
         ),
+        (prepare, not_found("none"), "prepare was refused: none"),
         (
             prepare,
-            Answer::NotFound("no chosen one".into()),
-            "prepare was refused: no chosen one",
-        ),
-        (
-            prepare,
-            Answer::NotAllowed("not now".into()),
+            not_allowed("not now"),
             "prepare was refused: not now",
         ),
-        (
-            activate,
-            Answer::NotFound("none staged".into()),
-            "activate was refused: none staged",
-        ),
-        (
-            activate,
-            Answer::NotAllowed("not now".into()),
-            "activate was refused: not now",
-        ),
+        (prepare, not_allowed(evil), escaped),
         (prepare, Answer::Half, "was cut off"),
         (prepare, Answer::Hang, "got no answer within 10 s"),
         (
-            Call::Status,
-            Answer::Refused("no memory".into()),
+            status,
+            refused("no memory"),
             "was answered with 500: no memory",
         ),
+        (status, refused(&noise), cut),
+        (status, Answer::Nonsense(" ".repeat(5 << 20)), "was cut off"),
         (
-            Call::Status,
+            status,
             Answer::Half,
             "the answer to GET /updates/status was cut off",
         ),
         (
-            Call::Status,
+            status,
             Answer::Hang,
             "GET /updates/status got no answer within 10 s",
         ),
         (
-            Call::Status,
+            status,
             Answer::Nonsense("<html>".into()),
             "cannot be understood",
-        ),
-        (
-            prepare,
-            Answer::NotAllowed("\u{1b}[2J\0\nnot\u{202e} now".into()),
-            r"prepare was refused: \u{1b}[2J\u{0} not\u{202e} now",
-        ),
-        (
-            Call::Status,
-            Answer::Refused("\u{9b}no\u{feff} ".repeat(10_000)),
-            r"with 500: \u{9b}no\u{feff} \u{9b}",
         ),
     ];
     for (call, answer, sentence) in rows {
         let solo = Solo::idle().await;
         solo.faults(Faults::answer(call, answer.clone()));
         solo.stage(1);
-        let told = |message: &str| message.contains(sentence);
-        let status = solo
-            .until(sentence, |status| {
-                status.message.as_deref().is_some_and(told)
-            })
-            .await;
+        let status = solo.until_told(sentence).await;
         assert!(
             status.problem.is_some_and(Problem::is_of_host_api),
             "{sentence}: {:?}",
@@ -134,38 +113,31 @@ async fn a_hosts_refusal_enters_and_leaves_the_message() {
         );
         solo.faults(Faults::default());
         solo.until_at(1, STAGED).await;
-        solo.until(
-            &format!("no message after {call:?}, {answer:?}"),
-            |status| status.message.is_none(),
-        )
-        .await;
+        solo.until_well().await;
         assert_well(&solo);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_command_refused_for_good_ends_the_attempt() {
+    let (none, not_now) = (
+        Answer::NotFound("none".into()),
+        Answer::NotAllowed("not now".into()),
+    );
+    let fire = Answer::Refused("disk on fire".into());
     for (command, answer, words) in [
-        (
-            Command::Prepare,
-            Answer::NotFound("no chosen one".into()),
-            ": prepare was refused: no chosen one",
-        ),
-        (
-            Command::Prepare,
-            Answer::NotAllowed("not now".into()),
-            ": prepare was refused: not now",
-        ),
+        (Command::Prepare, none, "prepare was refused: none"),
+        (Command::Prepare, not_now, "prepare was refused: not now"),
         (
             Command::Activate,
-            Answer::Refused("disk on fire".into()),
-            ": activate was refused: disk on fire",
+            fire,
+            "activate was refused: disk on fire",
         ),
         // Although the host says that nothing runs.
         (
             Command::Prepare,
             Answer::Locked,
-            ": prepare was refused: Update lock held: another update command is running",
+            "prepare was refused: Update lock held: another update command is running",
         ),
     ] {
         let solo = Solo::idle().await;
@@ -175,7 +147,7 @@ async fn a_command_refused_for_good_ends_the_attempt() {
         assert_eq!(
             status.message,
             Some(format!(
-                "the host refuses the commands of the update{words}"
+                "the host refuses the commands of the update: {words}"
             ))
         );
         let actions = solo.actions();
@@ -190,39 +162,8 @@ async fn a_command_refused_for_good_ends_the_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn output_of_successful_commands_does_no_harm() {
-    let noise = "\u{1b}[2J\0 1%\r\n".repeat(100_000);
-    for words in [
-        &noise,
-        &format!("Starting update to {NEW}\n{noise}"),
-        &format!("\n\0\nStarting update to {NEW}"),
-    ] {
-        let solo = Solo::idle().await;
-        let says = |command| (command, Ending::Saying(words.clone()));
-        let endings = [Command::Refresh, Command::Prepare, Command::Activate]
-            .map(says)
-            .into();
-        solo.faults(Faults {
-            endings,
-            ..Faults::default()
-        });
-        solo.stage(1);
-        solo.until_at(1, STAGED).await;
-        assert_well(&solo);
-        assert!(
-            solo.statuses()
-                .iter()
-                .all(|status| status.message.is_none()),
-            "{:#?}",
-            solo.statuses()
-        );
-        assert_eq!(solo.count("prepare-update"), 1);
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_host_hiding_its_version_is_reported() {
-    let mut solo = Solo::new(Durations::default(), &[]);
+    let mut solo = Solo::new(&[]);
     for (answer, sentence) in [
         (
             Answer::Refused("no os-release".into()),
@@ -237,10 +178,7 @@ async fn a_host_hiding_its_version_is_reported() {
     ] {
         solo.faults(Faults::answer(Call::Os, answer));
         solo.start();
-        let told = |message: &String| message.contains(sentence);
-        let status = solo
-            .until(sentence, |status| status.message.as_ref().is_some_and(told))
-            .await;
+        let status = solo.until_told(sentence).await;
         assert_eq!(
             (status.current_version, status.current_state),
             (None, None),
@@ -259,14 +197,7 @@ async fn a_host_hiding_its_version_is_reported() {
 async fn an_unanswered_command_is_not_sent_twice() {
     let prepare = Duration::from_hours(1);
     for command in [Command::Refresh, Command::Prepare, Command::Activate] {
-        let solo = Solo::idle_with(
-            Durations {
-                prepare,
-                ..Durations::default()
-            },
-            &[],
-        )
-        .await;
+        let solo = Solo::slow(|it| it.prepare = prepare).await;
         let before = solo.count("refresh-updates");
         solo.faults(Faults::answer(Call::Action(command), Answer::Lost));
         solo.stage(1);
@@ -276,11 +207,7 @@ async fn an_unanswered_command_is_not_sent_twice() {
             solo.faults(Faults::default());
         }
         solo.until_at(1, STAGED).await;
-        assert_eq!(
-            (solo.count("prepare-update"), solo.count("activate-update")),
-            (1, 1),
-            "{command:?}"
-        );
+        assert_eq!(solo.staged(), (1, 1), "{command:?}");
         let told: Vec<_> = solo
             .statuses()
             .into_iter()
@@ -298,15 +225,7 @@ async fn an_unanswered_command_is_not_sent_twice() {
 async fn a_boot_in_mid_update_begins_it_again() {
     for command in ["prepare-update", "activate-update"] {
         let long = Duration::from_mins(10);
-        let solo = Solo::idle_with(
-            Durations {
-                prepare: long,
-                activate: long,
-                ..Durations::default()
-            },
-            &[],
-        )
-        .await;
+        let solo = Solo::slow(|it| (it.prepare, it.activate) = (long, long)).await;
         let boot = solo.place.host.boot_id();
         solo.stage(1);
         solo.until_called(command, 0).await;
@@ -325,7 +244,7 @@ async fn a_boot_in_mid_update_begins_it_again() {
 
 #[tokio::test(start_paused = true)]
 async fn an_image_without_dispatcher_has_no_in_place_updates() {
-    let mut solo = Solo::new(Durations::default(), &[]);
+    let mut solo = Solo::new(&[]);
     let no_dispatcher =
         "Unable to start the update dispatcher: No such file or directory (os error 2)";
     solo.faults(Faults::answer(
@@ -352,10 +271,7 @@ async fn an_image_without_dispatcher_has_no_in_place_updates() {
 #[tokio::test(start_paused = true)]
 async fn a_host_with_one_partition_set_has_no_in_place_updates() {
     for prefetch in [false, true] {
-        let mut solo = Solo::new(
-            Durations::default(),
-            if prefetch { &["--prefetch"] } else { &[] },
-        );
+        let mut solo = Solo::new(if prefetch { &["--prefetch"][..] } else { &[] });
         solo.faults(Faults::failing(
             Command::Prepare,
             "Could not find inactive partition set",
@@ -385,5 +301,44 @@ async fn a_host_with_one_partition_set_has_no_in_place_updates() {
             solo.count("refresh-updates") > looked,
             "although it looks for updates, and finds one"
         );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_held_lock_is_reported_when_idle() {
+    for (ours, told) in [
+        (
+            true,
+            "refresh failed: it has not ended for more than 10 minutes",
+        ),
+        (
+            false,
+            "refresh failed: another update command has held the host's lock for more than 10 minutes",
+        ),
+    ] {
+        let long = Duration::from_hours(2);
+        let lasts = |it: &mut Durations| {
+            if ours {
+                it.refresh = long;
+            } else {
+                it.prepare = long;
+            }
+        };
+        let mut solo = Solo::slowly(lasts, &[]);
+        solo.start();
+        if !ours {
+            solo.until_idle_with_update().await;
+            let api = brupop_agent::host::Host::new(solo.place.socket(), long);
+            api.call(HostCall::Command(Typed::Prepare)).await.unwrap();
+        }
+        let status = solo.until_told(told).await;
+        assert_eq!(
+            (status.current_state, status.crash_count),
+            (Some(State::Idle), Some(0))
+        );
+        let words = solo.statuses().len();
+        solo.never("the same is said again", || solo.statuses().len() > words)
+            .await;
+        solo.until_well().await;
     }
 }

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use brupop_host::{Answer, Call, Command, Durations, Faults};
+use brupop_host::{Answer, Call, Command, Faults};
 
 use crate::solo::{NEW, STAGED, Solo};
 use crate::store::Death;
 
 /// One whole update; the agent dies with this write.
 async fn update(flags: &[&str], death: Option<(usize, Death)>) -> Solo {
-    let mut solo = Solo::new(Durations::default(), flags);
+    let mut solo = Solo::new(flags);
     solo.start();
     if let Some((writes, death)) = death {
         solo.die_at_write(writes, death);
@@ -62,14 +62,7 @@ async fn killed_at_every_call_of_the_host() {
     ];
     for (call, name) in calls {
         let reboot = Duration::from_mins(1);
-        let mut solo = Solo::idle_with(
-            Durations {
-                reboot,
-                ..Durations::default()
-            },
-            &[],
-        )
-        .await;
+        let mut solo = Solo::slow(|it| it.reboot = reboot).await;
         let before = solo.count(name);
         // The host does what it is asked, and the agent is gone before it hears so.
         solo.faults(Faults::answer(call, Answer::Lost));
@@ -87,7 +80,7 @@ async fn killed_at_every_call_of_the_host() {
 /// etcd is restored from a snapshot under an agent that has nothing to say: what it said after that is said again.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_has_gone_back_is_believed() {
-    let mut solo = Solo::new(Durations::default(), &[]);
+    let mut solo = Solo::new(&[]);
     let snapshot = solo.snapshot();
     solo.start();
     solo.until_idle_with_update().await;

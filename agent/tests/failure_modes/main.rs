@@ -9,10 +9,8 @@
 
 mod absences;
 mod choices;
-mod client;
 mod commands;
 mod kills;
-mod looks;
 mod place;
 mod prefetch;
 mod reboots;

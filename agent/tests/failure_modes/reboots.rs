@@ -3,21 +3,14 @@
 use std::time::Duration;
 
 use brupop_api::{Problem, State};
-use brupop_host::{Answer, Call, Command, Durations, Faults};
+use brupop_host::{Answer, Call, Command, Faults};
 use serde_json::json;
 
 use crate::solo::{NEW, STAGED, Solo};
 
 async fn staged() -> Solo {
     let reboot = Duration::from_mins(3);
-    let solo = Solo::idle_with(
-        Durations {
-            reboot,
-            ..Durations::default()
-        },
-        &[],
-    )
-    .await;
+    let solo = Solo::slow(|it| it.reboot = reboot).await;
     solo.stage(1);
     solo.until_at(1, STAGED).await;
     solo
@@ -103,9 +96,7 @@ async fn a_deactivated_image_withdraws_the_reboot_claim() {
         solo.until_called("reboot", 0).await;
         let (asked, since) = deactivate(&solo);
         let told = "1.20.1 is not what the host would boot next";
-        let says = |message: &String| message.starts_with(told);
-        solo.until(told, |status| status.message.as_ref().is_some_and(says))
-            .await;
+        solo.until_told(told).await;
         assert!(
             since.elapsed() < Duration::from_mins(3),
             "{:?}",
@@ -160,10 +151,7 @@ async fn why_a_host_fell_back_survives_its_boot() {
         solo.grant();
         solo.until_called("reboot", 0).await;
         deactivate(&solo);
-        solo.until("said", |status| {
-            status.problem == Some(Problem::NotNextToBoot)
-        })
-        .await;
+        solo.until_problem(Problem::NotNextToBoot).await;
         let before = solo.place.host.boot_id();
         solo.place.host.reboot_now();
         if restarted {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use brupop_api::{Problem, State};
-use brupop_host::{Choice, Command, Durations, Ending, Faults, Release, Version};
+use brupop_host::{Choice, Command, Ending, Faults, Version};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -14,22 +14,14 @@ const DOWNLOAD: Duration = Duration::from_mins(30);
 const FAILS: &str = "activate failed with exit status 1: Failed to fetch";
 
 async fn solo(flags: &[&str]) -> Solo {
-    Solo::idle_with(
-        Durations {
-            prepare: DOWNLOAD,
-            ..Durations::default()
-        },
-        flags,
-    )
-    .await
+    Solo::idle_with(|it| it.prepare = DOWNLOAD, flags).await
 }
 
 /// The repository goes away between the last look for updates and the activate.
 async fn activate_fails(solo: &Solo) {
     solo.faults(Faults::failing(Command::Activate, "Failed to fetch"));
     solo.stage(1);
-    solo.until(FAILS, |status| status.message.as_deref() == Some(FAILS))
-        .await;
+    solo.until_told(FAILS).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,8 +71,7 @@ async fn a_set_that_is_armed_unsaid_is_downloaded_over() {
     solo.faults(Faults::ending(Command::Activate, Ending::KilledLate(9)));
     solo.stage(1);
     solo.until_called("activate-update", 0).await;
-    solo.until("said", |status| status.problem == Some(Problem::StepFailed))
-        .await;
+    solo.until_problem(Problem::StepFailed).await;
     solo.faults(Faults::default());
     let status = solo.until_at(1, State::ErrorReset).await;
     assert!(
@@ -102,11 +93,7 @@ async fn a_host_that_cannot_be_disarmed_says_so_until_it_is() {
         ..Choice::default()
     }));
     solo.spec(&json!({"state": "Idle"}));
-    let status = solo
-        .until("armed", |status| {
-            status.problem == Some(Problem::CannotDisarm)
-        })
-        .await;
+    let status = solo.until_problem(Problem::CannotDisarm).await;
     let told = "armed for 1.20.1, cannot be disarmed: deactivate failed with exit status 1: Failed to fetch";
     assert!(
         status
@@ -140,7 +127,7 @@ async fn a_host_that_cannot_be_disarmed_says_so_until_it_is() {
 async fn a_host_that_chooses_an_older_version_goes_down() {
     let older = Version::new(1, 18, 0);
     for is_locked in [true, false] {
-        let mut solo = Solo::new(Durations::default(), &[]);
+        let mut solo = Solo::new(&[]);
         solo.place.host.publish("1.18.0").unwrap();
         if is_locked {
             solo.faults(Faults::choice(Choice {
@@ -165,41 +152,6 @@ async fn a_host_that_chooses_an_older_version_goes_down() {
         let status = solo.until_at(1, State::RebootedIntoUpdate).await;
         assert_eq!(status.current_version.as_deref(), target);
     }
-}
-
-/// There are no migrations to the release, so its prepare fails, and a person locks the host to what it runs.
-#[tokio::test(start_paused = true)]
-async fn a_host_that_is_locked_after_a_failure_says_so() {
-    let solo = solo(&[]).await;
-    solo.place.host.change_repository(|repository| {
-        repository.publish(Release {
-            without_migrations: true,
-            ..Release::new(NEW).unwrap()
-        });
-    });
-    solo.stage(1);
-    let status = solo.until_at(1, State::ErrorReset).await;
-    assert_eq!(status.problem, Some(Problem::StepFailed));
-    let failures =
-        json!({"count": 1, "attempt": 1, "at": "2026-11-21T04:00:00Z", "reason": "StepFailed"});
-    solo.spec(&json!({"state": "Idle", "last_failure": failures}));
-    solo.until_at(1, State::Idle).await;
-    let lock = Version::parse(&solo.place.host.version()).ok();
-    solo.faults(Faults::choice(Choice {
-        version_lock: lock,
-        ..Choice::default()
-    }));
-    let status = solo
-        .until("locked", |status| {
-            status.problem == Some(Problem::NoUpdateChosen)
-        })
-        .await;
-    assert_eq!(status.target_version, None);
-    solo.faults(Faults::default());
-    solo.until("free again", |status| {
-        status.target_version.as_deref() == Some(NEW)
-    })
-    .await;
 }
 
 /// The host takes its time, and refuses to be asked again meanwhile.

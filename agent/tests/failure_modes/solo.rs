@@ -10,7 +10,7 @@ use brupop_agent::host::{CommandAnswer, Host, StatusAnswer};
 use brupop_agent::options::Options;
 use brupop_agent::shadow::Seen;
 use brupop_agent_core::step::{Command, HostCall};
-use brupop_api::{BottlerocketShadowStatus, State};
+use brupop_api::{BottlerocketShadowStatus, Problem, State};
 use brupop_host::{Durations, Faults, HostPower};
 use brupop_runtime::Heartbeat;
 use brupop_runtime::shutdown::{Shutdown, Trigger};
@@ -68,7 +68,14 @@ pub struct Solo {
 
 impl Solo {
     /// A host and an Idle shadow; no agent yet.
-    pub fn new(durations: Durations, flags: &[&str]) -> Self {
+    pub fn new(flags: &[&str]) -> Self {
+        Self::slowly(|_| {}, flags)
+    }
+
+    /// The same, where this says how long things take.
+    pub fn slowly(change: impl FnOnce(&mut Durations), flags: &[&str]) -> Self {
+        let mut durations = Durations::default();
+        change(&mut durations);
         let solo = Self {
             place: Place::new(durations),
             store: Arc::new(Mutex::new(Store::new())),
@@ -230,14 +237,43 @@ impl Solo {
         self.status()
     }
 
-    /// An agent that is Idle, and knows of an update.
-    pub async fn idle() -> Self {
-        Self::idle_with(Durations::default(), &[]).await
+    /// Awaits a message that contains this.
+    pub async fn until_told(&self, words: &str) -> BottlerocketShadowStatus {
+        let told = |message: &String| message.contains(words);
+        self.until(words, |status| status.message.as_ref().is_some_and(told))
+            .await
     }
 
-    /// The same, where things take so long, and with these flags.
-    pub async fn idle_with(durations: Durations, flags: &[&str]) -> Self {
-        let mut solo = Self::new(durations, flags);
+    /// Awaits this problem.
+    pub async fn until_problem(&self, problem: Problem) -> BottlerocketShadowStatus {
+        self.until(problem.as_str(), |status| status.problem == Some(problem))
+            .await
+    }
+
+    /// Awaits that nothing is said to be wrong.
+    pub async fn until_well(&self) -> BottlerocketShadowStatus {
+        self.until("no message", |status| status.message.is_none())
+            .await
+    }
+
+    /// How often an image was downloaded, and activated.
+    pub fn staged(&self) -> (usize, usize) {
+        (self.count("prepare-update"), self.count("activate-update"))
+    }
+
+    /// An agent that is Idle, and knows of an update.
+    pub async fn idle() -> Self {
+        Self::idle_with(|_| {}, &[]).await
+    }
+
+    /// The same, where this says how long things take.
+    pub async fn slow(durations: impl FnOnce(&mut Durations)) -> Self {
+        Self::idle_with(durations, &[]).await
+    }
+
+    /// The same, and with these flags.
+    pub async fn idle_with(durations: impl FnOnce(&mut Durations), flags: &[&str]) -> Self {
+        let mut solo = Self::slowly(durations, flags);
         solo.start();
         solo.until_idle_with_update().await;
         solo
@@ -324,14 +360,6 @@ impl Solo {
                 ticks.tick().await;
             }
         }
-    }
-
-    /// What the reconciler says of the node.
-    pub fn condition(&self, reason: &str) {
-        let mut store = self.store.lock().unwrap();
-        store.shadow["status"]["conditions"] = json!([{"type": "Progressing", "status": "False", "reason": reason,
-            "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
-        store.tell();
     }
 
     /// What is stored now; for [`Solo::restore`].

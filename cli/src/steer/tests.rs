@@ -1,30 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::report::fixtures::{NS, item, node, pool, shadow, watched_fleet};
-
-#[test]
-fn a_pause_is_written_once() {
-    let fleet = |paused: bool| watched_fleet(&json!({"paused": paused}), &json!({})).object;
-    assert_eq!(
-        pause_fleet(&fleet(false), true).patch.unwrap(),
-        json!({"metadata": {"uid": "f"}, "spec": {"paused": true}})
-    );
-    let says = pause_fleet(&fleet(false), true).says;
-    assert!(
-        says.ends_with("and what is cordoned is finished"),
-        "{says}: what is not is given up"
-    );
-    assert_eq!(
-        pause_fleet(&fleet(true), false).patch.unwrap()["spec"],
-        json!({"paused": false})
-    );
-    assert_eq!(
-        pause_fleet(&fleet(true), true),
-        unchanged("the fleet is paused already".to_owned())
-    );
-    assert_eq!(pause_fleet(&fleet(false), false).patch, None);
-}
+use crate::report::fixtures::{NS, item, node, shadow, watched_fleet};
 
 fn asked(node: &NodeFacts) -> PlannedChange {
     update_now(node, NS, false)
@@ -53,34 +30,17 @@ fn a_pause_during_the_reboot_comes_too_late() {
             .body
             .unwrap()
     };
-    for (says, shadow, expected) in [
-        (
-            "it reboots",
-            shadow("RebootedIntoUpdate", "b1", Some("b1"), "b1"),
-            true,
-        ),
-        (
-            "it may reboot",
-            shadow("RebootedIntoUpdate", "b1", None, "b1"),
-            false,
-        ),
-        (
-            "it is back",
-            shadow("RebootedIntoUpdate", "b1", Some("b1"), "b2"),
-            false,
-        ),
-        (
-            "of an earlier update",
-            shadow("StagedAndPerformedUpdate", "b1", Some("b1"), "b1"),
-            false,
-        ),
-        (
-            "of an earlier grant",
-            shadow("RebootedIntoUpdate", "b2", Some("b1"), "b2"),
-            false,
-        ),
+    // Of an earlier update, of an earlier grant, and back already.
+    let (reboots_now, staged) = ("RebootedIntoUpdate", "StagedAndPerformedUpdate");
+    for (state, granted, claimed, boot, expected) in [
+        (reboots_now, "b1", Some("b1"), "b1", true),
+        (reboots_now, "b1", None, "b1", false),
+        (reboots_now, "b1", Some("b1"), "b2", false),
+        (staged, "b1", Some("b1"), "b1", false),
+        (reboots_now, "b2", Some("b1"), "b2", false),
     ] {
-        assert_eq!(reboots(&shadow), expected, "{says}");
+        let shadow = shadow(state, granted, claimed, boot);
+        assert_eq!(reboots(&shadow), expected, "{shadow:?}");
     }
     let node = node(&json!({}), &json!({}));
     let begun = shadow("RebootedIntoUpdate", "b1", Some("b1"), "b1");
@@ -111,29 +71,25 @@ fn what_is_said_can_be_pasted_for_this_namespace() {
 #[test]
 fn annotations_are_written_where_they_change_something() {
     let (pause, now) = (names::PAUSE_ANNOTATION, names::UPDATE_NOW_ANNOTATION);
+    let (is, no_longer) = (
+        |key: &str| Some(json!({key: "true"})),
+        |key: &str| Some(json!({key: null})),
+    );
     let cases: [(Steers, Value, Option<Value>); 14] = [
-        (paused, json!({}), Some(json!({pause: "true"}))),
-        (
-            paused,
-            json!({pause: "false"}),
-            Some(json!({pause: "true"})),
-        ),
+        (paused, json!({}), is(pause)),
+        (paused, json!({pause: "false"}), is(pause)),
         (paused, json!({pause: "true"}), None),
         // Whatever else stands there pauses the node, too.
         (paused, json!({pause: "by eve"}), None),
         (resume_node, json!({}), None),
         (resume_node, json!({pause: "false"}), None),
-        (
-            resume_node,
-            json!({pause: "true"}),
-            Some(json!({pause: null})),
-        ),
-        (resume_node, json!({pause: ""}), Some(json!({pause: null}))),
-        (asked, json!({pause: "true"}), Some(json!({now: "true"}))),
-        (asked, json!({now: "soon"}), Some(json!({now: "true"}))),
+        (resume_node, json!({pause: "true"}), no_longer(pause)),
+        (resume_node, json!({pause: ""}), no_longer(pause)),
+        (asked, json!({pause: "true"}), is(now)),
+        (asked, json!({now: "soon"}), is(now)),
         (asked, json!({now: "true"}), None),
-        (not_now, json!({now: "true"}), Some(json!({now: null}))),
-        (not_now, json!({now: "soon"}), Some(json!({now: null}))),
+        (not_now, json!({now: "true"}), no_longer(now)),
+        (not_now, json!({now: "soon"}), no_longer(now)),
         (not_now, json!({pause: "true"}), None),
     ];
     for (number, (steer, annotations, expected)) in cases.into_iter().enumerate() {
@@ -163,39 +119,20 @@ fn retry_names_the_attempt_that_failed() {
             .unwrap()
     };
     let is_written = |retry: &str| Some(json!({names::RETRY_ANNOTATION: retry}));
+    let (idle, backs_off) = (Some(failed("Idle")), Some(given_up("BackingOff")));
+    let (no_update, updated) = (
+        Some(given_up("NoUpdate")),
+        Some(failed("StagedAndPerformedUpdate")),
+    );
+    let ended = "is ended: it is updated";
     for (says, shadow, annotated, expected) in [
-        (
-            "is ended: it is updated",
-            Some(failed("Idle")),
-            None,
-            is_written("5"),
-        ),
-        (
-            "is ended: it is updated",
-            Some(failed("Idle")),
-            Some("4"),
-            is_written("5"),
-        ),
-        ("is ended already", Some(failed("Idle")), Some("5"), None),
-        (
-            "is ended: it is updated",
-            Some(given_up("BackingOff")),
-            None,
-            is_written("5"),
-        ),
-        (
-            "does not back off: no attempt has failed",
-            Some(given_up("NoUpdate")),
-            None,
-            None,
-        ),
-        (
-            "does not back off: it is being updated",
-            Some(failed("StagedAndPerformedUpdate")),
-            None,
-            None,
-        ),
-        ("does not back off: it has no shadow", None, None, None),
+        (ended, &idle, None, is_written("5")),
+        (ended, &idle, Some("4"), is_written("5")),
+        ("is ended already", &idle, Some("5"), None),
+        (ended, &backs_off, None, is_written("5")),
+        ("no attempt has failed", &no_update, None, None),
+        ("it is being updated", &updated, None, None),
+        ("it has no shadow", &None, None, None),
     ] {
         let annotations =
             annotated.map_or(json!({}), |retry| json!({names::RETRY_ANNOTATION: retry}));
@@ -260,22 +197,4 @@ fn a_version_that_is_not_halted_is_not_resumed() {
         .unwrap_err()
         .to_string();
     assert_eq!(none, "the version 1.0.0 is not halted; halted are: none");
-}
-
-#[test]
-fn a_pool_is_paused_once() {
-    let paused = |paused: bool| {
-        let mut pool = pool("web").body.unwrap();
-        pool.paused = paused;
-        pool
-    };
-    let change = pause_pool(&paused(false), true);
-    assert_eq!(
-        change.patch.unwrap(),
-        json!({"metadata": {"uid": "p"}, "spec": {"paused": true}})
-    );
-    let says =
-        "the pool web is paused: no update of its nodes starts, and what is cordoned is finished";
-    assert_eq!(change.says, says);
-    assert_eq!(pause_pool(&paused(true), true).patch, None);
 }

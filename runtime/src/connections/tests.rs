@@ -141,29 +141,6 @@ async fn a_crowd_makes_room_for_others() {
     assert!(server.dropped() >= 6);
 }
 
-#[tokio::test]
-async fn a_long_body_that_stalls_makes_room() {
-    let server = Echo::start(PATIENT).await;
-    let mut stalled = Vec::new();
-    for from in [2, 2, 3] {
-        let mut one = connect(server.address, from).await;
-        one.write_all(post(900, "ab").as_bytes()).await.unwrap();
-        stalled.push(one);
-        // Each is known before the next one comes.
-        let mut new = connect(server.address, 4).await;
-        assert!(ask(&mut new, &post(0, "")).await.ends_with("0 bytes!"));
-    }
-    let mut new = connect(server.address, 1).await;
-    let body = "x".repeat(800);
-    assert!(
-        ask(&mut new, &post(800, &body))
-            .await
-            .ends_with("800 bytes!")
-    );
-    ended(&mut stalled[0]).await;
-    assert!(server.dropped() >= 1);
-}
-
 #[tokio::test(start_paused = true)]
 async fn each_phase_comes_to_its_end() {
     let server = Echo::start(LIMITS).await;

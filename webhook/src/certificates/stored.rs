@@ -193,73 +193,25 @@ mod tests {
         };
         let (good, other) = (make(), make());
         let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned();
-        for (says, damaged) in [
-            (
-                "no authority",
-                CertificateGeneration {
-                    authority: String::new(),
-                    ..good.clone()
-                },
-            ),
-            (
-                "garbage",
-                CertificateGeneration {
-                    authority: garbage.clone(),
-                    ..good.clone()
-                },
-            ),
-            (
-                "another's authority",
-                CertificateGeneration {
-                    authority: other.authority.clone(),
-                    ..good.clone()
-                },
-            ),
-            (
-                "no certificate",
-                CertificateGeneration {
-                    certificate: String::new(),
-                    ..good.clone()
-                },
-            ),
-            (
-                "garbage",
-                CertificateGeneration {
-                    certificate: garbage,
-                    ..good.clone()
-                },
-            ),
-            (
-                "another's key",
-                CertificateGeneration {
-                    key: other.key.clone(),
-                    ..good.clone()
-                },
-            ),
-            (
-                "a name too many",
-                CertificateGeneration {
-                    names: vec!["c.svc".to_owned()],
-                    ..good.clone()
-                },
-            ),
-            (
-                "no name",
-                CertificateGeneration {
-                    names: vec![],
-                    ..good.clone()
-                },
-            ),
-            (
-                "a longer life",
-                CertificateGeneration {
-                    not_after: now + SignedDuration::from_hours(2),
-                    ..good.clone()
-                },
-            ),
+        let longer = good.not_after + SignedDuration::from_hours(1);
+        let damage = |damages: &dyn Fn(&mut CertificateGeneration)| {
+            let mut damaged = good.clone();
+            damages(&mut damaged);
+            damaged
+        };
+        for damaged in [
+            damage(&|it| it.authority.clear()),
+            damage(&|it| it.authority.clone_from(&garbage)),
+            damage(&|it| it.authority.clone_from(&other.authority)),
+            damage(&|it| it.certificate.clear()),
+            damage(&|it| it.certificate.clone_from(&garbage)),
+            damage(&|it| it.key.clone_from(&other.key)),
+            damage(&|it| it.names = vec!["c.svc".to_owned()]),
+            damage(&|it| it.names.clear()),
+            damage(&|it| it.not_after = longer),
         ] {
             let secret = holding(serde_json::to_vec(&[damaged, other.clone()]).unwrap());
-            assert_eq!(read(&secret), std::slice::from_ref(&other), "{says}");
+            assert_eq!(read(&secret), std::slice::from_ref(&other));
         }
         let data = json!([{"authority": 1}, good, "x"])
             .to_string()

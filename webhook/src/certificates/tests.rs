@@ -7,6 +7,18 @@ const LIFETIMES: Lifetimes = Lifetimes {
     overlap: SignedDuration::from_mins(1),
 };
 
+const NAME: &str = "webhook.ns.svc";
+
+/// The cells of a table's row.
+fn cells<const N: usize>(row: &str) -> [&str; N] {
+    let cells: Vec<_> = row.split('|').map(str::trim).collect();
+    cells.try_into().unwrap()
+}
+
+fn number(cell: &str) -> i64 {
+    cell.parse().unwrap()
+}
+
 fn at(minutes: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_mins(1_000_000 + minutes)
 }
@@ -16,7 +28,7 @@ fn generation(id: &str, serve_from: i64, not_after: i64) -> CertificateGeneratio
         authority: format!("authority of {id}\n"),
         certificate: id.to_owned(),
         key: String::new(),
-        names: vec!["webhook.ns.svc".to_owned()],
+        names: vec![NAME.to_owned()],
         serve_from: at(serve_from),
         not_after: at(not_after),
     }
@@ -37,128 +49,57 @@ fn summary(found: &[CertificateGeneration], names: &[&str], now: i64) -> String 
 
 #[test]
 fn the_plan_row_by_row() {
-    let month = 5400; // lifetime in minutes; renewed when 1800 are left
-    let a = || generation("a", 0, month);
-    let b = |serve_from| generation("b", serve_from, serve_from + month);
-    let name: &[&str] = &["webhook.ns.svc"];
-    for (case, found, names, now, expected) in [
+    // A generation lasts 5400 minutes, and is renewed when 1800 are left. `a` is served from minute 0 on, `b` from the
+    // minute that is named.
+    let month = 5400;
+    for row in "
+        the Secret as shipped                                        | | 0 | renew, serve from 0
+        a fresh one                                                  | a | 10 | serve a, look at 15
+        close to renewal: woken for it                               | a | 3598 | serve a, look at 3600
+        a third left: the old one goes on until the new one is known | a | 3600 | renew, serve from 3601
+        published, not yet served                                    | a b3601 | 3600 | serve a, look at 3601
+        the newest is the last                                       | b2 a | 10 | serve a, look at 15
+        served when due                                              | a b3601 | 3601 | serve b, look at 3606
+        expired while nobody looked                                  | a | 5400 | renew, serve from 5400
+        the old one expires beside the new one                       | a b3601 | 5400 | serve b, look at 5405
+        the clock went back before all of them                       | b3601 | 3000 | serve b, look at 3005
+        the newest was made by a clock far ahead                     | a b90000 | 10 | serve b, look at 15
+        the newest was made by a clock far behind                    | a b-90000 | 10 | serve a, look at 15
+        published by a clock that is ahead                           | b30 | 0 | serve b, look at 5
+    "
+    .trim()
+    .lines()
+    {
+        let [case, found, now, expected] = cells(row);
+        let made = |id: &str| match id.strip_prefix('b') {
+            Some(from) => generation("b", number(from), number(from) + month),
+            None => generation(id, 0, month),
+        };
+        let found: Vec<_> = found.split_whitespace().map(made).collect();
+        assert_eq!(summary(&found, &[NAME], number(now)), expected, "{case}");
+    }
+}
+
+#[test]
+fn certificates_are_planned_by_the_names_they_are_good_for() {
+    let of = |id: &str, serve_from, names: &[&str]| CertificateGeneration {
+        names: names.iter().map(|&name| name.to_owned()).collect(),
+        ..generation(id, serve_from, 5400)
+    };
+    let (ours, more) = (of("a", 0, &[NAME]), of("a", 0, &[NAME, "::1"]));
+    let other = of("b", 5, &["other"]);
+    let served = "serve a, look at 15";
+    for (found, name, expected) in [
         (
-            "the Secret as shipped",
-            vec![],
-            name,
-            0,
-            "renew, serve from 0",
-        ),
-        ("a fresh one", vec![a()], name, 10, "serve a, look at 15"),
-        (
-            "close to renewal: woken for it",
-            vec![a()],
-            name,
-            3598,
-            "serve a, look at 3600",
-        ),
-        (
-            "a third left: the old one goes on until the new one is known",
-            vec![a()],
-            name,
-            3600,
-            "renew, serve from 3601",
-        ),
-        (
-            "published, not yet served",
-            vec![a(), b(3601)],
-            name,
-            3600,
-            "serve a, look at 3601",
-        ),
-        (
-            "the newest is the last",
-            vec![b(2), a()],
-            name,
-            10,
-            "serve a, look at 15",
-        ),
-        (
-            "served when due",
-            vec![a(), b(3601)],
-            name,
-            3601,
-            "serve b, look at 3606",
-        ),
-        (
-            "expired while nobody looked",
-            vec![a()],
-            name,
-            month,
-            "renew, serve from 5400",
-        ),
-        (
-            "the old one expires beside the new one",
-            vec![a(), b(3601)],
-            name,
-            month,
-            "serve b, look at 5405",
-        ),
-        (
-            "the clock went back before all of them",
-            vec![b(3601)],
-            name,
-            3000,
-            "serve b, look at 3005",
-        ),
-        (
-            "the newest was made by a clock far ahead",
-            vec![a(), b(90_000)],
-            name,
-            10,
-            "serve b, look at 15",
-        ),
-        (
-            "the newest was made by a clock far behind",
-            vec![a(), b(-90_000)],
-            name,
-            10,
-            "serve a, look at 15",
-        ),
-        (
-            "published by a clock that is ahead",
-            vec![b(30)],
-            name,
-            0,
-            "serve b, look at 5",
-        ),
-        (
-            "good for another name only",
-            vec![a()],
-            &["team-webhook.ns.svc"],
-            10,
+            vec![ours.clone()],
+            "team-webhook.ns.svc",
             "renew, serve from 10",
         ),
-        (
-            "good for more names than needed",
-            vec![CertificateGeneration {
-                names: vec!["webhook.ns.svc".into(), "::1".into()],
-                ..a()
-            }],
-            name,
-            10,
-            "serve a, look at 15",
-        ),
-        (
-            "two replicas that want different names keep one each",
-            vec![
-                a(),
-                CertificateGeneration {
-                    names: vec!["other".into()],
-                    ..b(5)
-                },
-            ],
-            name,
-            10,
-            "serve a, look at 15",
-        ),
+        (vec![more], NAME, served),
+        // Two replicas that want different names keep one each.
+        (vec![ours, other], NAME, served),
     ] {
-        assert_eq!(summary(&found, names, now), expected, "{case}");
+        assert_eq!(summary(&found, &[name], 10), expected, "{found:?}");
     }
 }
 
@@ -184,59 +125,36 @@ fn the_newest_are_retained() {
 
 #[test]
 fn unpublished_certificates_are_served_as_last_resort() {
-    let (old, other, new) = (
+    let found = [
         generation("old", 0, 100),
         generation("other", 1, 200),
         generation("new", 2, 300),
-    );
-    let found = [old.clone(), other.clone(), new.clone()];
-    let names = ["webhook.ns.svc".to_owned()];
-    for (says, serving, published, now, expected) in [
-        (
-            "it goes on with what is known",
-            Some(&old),
-            "authority of old\n",
-            10,
-            None,
-        ),
-        (
-            "what it serves is not known any more, another is",
-            Some(&old),
-            "authority of other\n",
-            10,
-            Some("other"),
-        ),
-        (
-            "a start: what is known comes before what is new",
-            None,
-            "authority of other\n",
-            10,
-            Some("other"),
-        ),
-        ("a start, and nothing is known", None, "", 10, Some("new")),
-        (
-            "nothing is known, and what it serves is as good",
-            Some(&old),
-            "",
-            10,
-            None,
-        ),
-        (
-            "what it serves has expired",
-            Some(&old),
-            "authority of old\n",
-            150,
-            Some("new"),
-        ),
-        (
-            "it has, and another is known",
-            Some(&old),
-            "authority of old\nauthority of other\n",
-            150,
-            Some("other"),
-        ),
-    ] {
-        let chosen = fallback(&found, &new, serving, published, &names, at(now));
-        assert_eq!(chosen.map(|it| it.certificate.as_str()), expected, "{says}");
+    ];
+    let of = |id: &str| found.iter().find(|it| it.certificate == id);
+    for row in "
+        it goes on with what is known                            | old | old | 10 |
+        what it serves is not known any more, another is         | old | other | 10 | other
+        a start: what is known comes before what is new          | | other | 10 | other
+        a start, and nothing is known                            | | | 10 | new
+        nothing is known, and what it serves is as good          | old | | 10 |
+        what it serves has expired                               | old | old | 150 | new
+        it has, and another is known                             | old | old other | 150 | other
+    "
+    .trim()
+    .lines()
+    {
+        let [says, serving, published, now, expected] = cells(row);
+        let published = published.split(' ').filter_map(of);
+        let published: String = published.map(|it| it.authority.as_str()).collect();
+        let names = [NAME.to_owned()];
+        let chosen = fallback(
+            &found,
+            &found[2],
+            of(serving),
+            &published,
+            &names,
+            at(number(now)),
+        );
+        assert_eq!(chosen, of(expected), "{says}");
     }
 }

@@ -156,6 +156,11 @@ fn with(
     shadow
 }
 
+/// A shadow whose status has this image.
+fn holding(state: State, image: Staged) -> BottlerocketShadow {
+    with(shadow(state), |_, status| status.staged = Some(image))
+}
+
 /// What the status says is wrong.
 fn says(shadow: BottlerocketShadow, problem: Problem, sentence: &str) -> BottlerocketShadow {
     with(shadow, |_, status| {
@@ -228,6 +233,14 @@ fn first_look(before: i64) -> BegunCommand {
     BegunCommand {
         is_first_look: true,
         ..call(Command::Refresh, before)
+    }
+}
+
+/// This attempt looks for the first time since a prepare that ended at this second.
+fn looking(before: i64) -> StepMemory {
+    StepMemory {
+        asked: Some(first_look(before)),
+        ..refreshed()
     }
 }
 

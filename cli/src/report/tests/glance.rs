@@ -217,37 +217,6 @@ fn nodes_wait_for_what_their_sentence_says() {
     );
 }
 
-#[test]
-fn nodes_behind_are_not_called_up_to_date() {
-    let says = |node: &str, reason, why| {
-        let status = json!({"current_state": "Idle", "current_version": "1.19.4"});
-        shadow(
-            node,
-            &json!({"state": "Idle"}),
-            status,
-            ["False", reason, why],
-        )
-    };
-    let not_offered = "the host is not offered 1.20.0, which node-5 runs";
-    let shadows = vec![
-        updated("node-5"),
-        says("node-1", "NotOffered", not_offered),
-        says("node-2", "NotOffered", not_offered),
-        says("node-3", "NoUpdateChosen", "the host chooses no update"),
-    ];
-    let status = glance(&Fleet {
-        shadows,
-        ..halted()
-    });
-    assert_eq!(status.updated_nodes, Some(1));
-    let groups: Vec<_> = status
-        .waiting
-        .iter()
-        .map(|group| (group.reason.as_str(), group.nodes.len()))
-        .collect();
-    assert_eq!(groups, [("NotOffered", 2), ("NoUpdateChosen", 1)]);
-}
-
 /// Each backs off until a time of its own; programs are told all of them.
 #[test]
 fn many_causes_do_not_fill_the_screen() {

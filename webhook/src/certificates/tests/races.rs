@@ -9,8 +9,6 @@ use proptest::prelude::*;
 use replica::{Replica, World};
 use std::rc::Rc;
 
-const NAME: &str = "webhook.ns.svc";
-
 #[derive(Clone, Debug)]
 enum Step {
     /// A replica makes a call.

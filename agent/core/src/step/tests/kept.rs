@@ -22,18 +22,12 @@ fn armed(second: i64) -> BottlerocketShadow {
 
 /// Idle, and this is kept as of this second.
 fn kept(second: i64) -> BottlerocketShadow {
-    with(shadow(State::Idle), |_, status| {
-        status.staged = Some(ahead(NEW, second));
-    })
+    holding(State::Idle, ahead(NEW, second))
 }
 
 #[test]
 fn what_an_attempt_staged_is_kept_when_it_is_given_up() {
-    let turn = || {
-        with(shadow(State::StagedAndPerformedUpdate), |_, status| {
-            status.staged = Some(staged(NEW, 7));
-        })
-    };
+    let turn = || holding(State::StagedAndPerformedUpdate, staged(NEW, 7));
     check! {
         "activated: its time follows": old(is_ready(last(Activate, true, 8))), turn(), asked(Activate, 7)
             => "StatusStaged StagedAndPerformedUpdate";
@@ -65,11 +59,7 @@ fn what_is_kept_waits_like_a_download_ahead() {
         prefetch: Prefetch::Later,
         ..memory
     };
-    let turn = || {
-        with(shadow(State::StagedAndPerformedUpdate), |_, status| {
-            status.staged = Some(ahead(NEW, 9));
-        })
-    };
+    let turn = || holding(State::StagedAndPerformedUpdate, ahead(NEW, 9));
     let deactivated = || old(is_staged(last(Deactivate, true, 9)));
     for memory in [
         fresh(),
@@ -101,11 +91,7 @@ fn what_is_kept_waits_like_a_download_ahead() {
 /// The updater needs the repository to activate an image, too. Without it a whole image stays whole.
 #[test]
 fn an_activate_that_fails_is_repeated_while_the_image_is_whole() {
-    let turn = |second| {
-        with(shadow(State::StagedAndPerformedUpdate), |_, status| {
-            status.staged = Some(staged(NEW, second));
-        })
-    };
+    let turn = |second| holding(State::StagedAndPerformedUpdate, staged(NEW, second));
     let told = |second| {
         says(
             turn(second),

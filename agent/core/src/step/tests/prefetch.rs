@@ -38,7 +38,7 @@ fn idle() -> BottlerocketShadow {
 
 /// Idle, with this image downloaded ahead at second 5.
 fn waiting(version: &str) -> BottlerocketShadow {
-    with(idle(), |_, status| status.staged = Some(ahead(version, 5)))
+    holding(State::Idle, ahead(version, 5))
 }
 
 fn shown(problem: Problem, sentence: &str) -> BottlerocketShadow {
@@ -191,7 +191,7 @@ fn a_prefetch_the_first_refresh_rejects_is_replaced() {
 
 #[test]
 fn manual_staging_and_activation_are_left_alone() {
-    let unmarked = || with(idle(), |_, status| status.staged = Some(staged(NEW, 5)));
+    let unmarked = || holding(State::Idle, staged(NEW, 5));
     check! {
         "staged": old(is_staged(last(Prepare, true, 5))), idle(), due() => WAITS;
         "staged another": old(known(IsStaged, Some(NEW), Some(OTHER), last(Prepare, true, 5))), idle(), due()
@@ -290,11 +290,7 @@ fn a_failed_prefetch_is_reported_once_and_withdrawn() {
 
 #[test]
 fn a_turn_uses_a_prefetch_still_chosen() {
-    let turn = || {
-        with(shadow(State::StagedAndPerformedUpdate), |_, status| {
-            status.staged = Some(ahead(NEW, 5));
-        })
-    };
+    let turn = || holding(State::StagedAndPerformedUpdate, ahead(NEW, 5));
     let asked_now = |before| StepMemory {
         asked: Some(call(Refresh, before)),
         ..began()

@@ -21,193 +21,148 @@ fn attempt() -> impl Strategy<Value = Option<u64>> {
 }
 
 fn boot() -> impl Strategy<Value = &'static str> {
-    prop::sample::select(vec![BOOT, NEXT_BOOT])
+    one_of(&[BOOT, NEXT_BOOT])
 }
 
 fn command() -> impl Strategy<Value = Command> {
     prop::sample::select(&Command::ALL[..])
 }
 
-fn last_command() -> impl Strategy<Value = LastCommand<'static>> {
-    let words = prop::sample::select(vec![
-        "no route",
-        "Starting update to 1.20.1\n",
-        "Starting update to 1.21.0\n",
-        "No update required\n",
-    ]);
-    (
-        prop::option::weighted(0.9, command()),
-        any::<bool>(),
-        0..3i64,
-        words,
-    )
-        .prop_map(|(kind, success, second, stderr)| LastCommand {
-            kind,
-            stderr,
-            ..last(Command::Refresh, success, second)
-        })
+fn mostly<T: std::fmt::Debug + Clone>(
+    some: impl Strategy<Value = T>,
+) -> impl Strategy<Value = Option<T>> {
+    prop::option::weighted(0.9, some)
+}
+
+fn one_of<T: std::fmt::Debug + Clone + 'static>(them: &'static [T]) -> impl Strategy<Value = T> {
+    prop::sample::select(them)
+}
+
+const SAID: [&str; 4] = [
+    "no route",
+    "Starting update to 1.20.1\n",
+    "Starting update to 1.21.0\n",
+    "No update required\n",
+];
+const MESSAGES: [&str; 3] = [
+    "earlier",
+    "refresh failed with exit status 1: no route",
+    "prepare wrote 1.21.0, not 1.20.1",
+];
+const UPDATE_STATES: [UpdateState; 4] = [
+    UpdateState::Idle,
+    UpdateState::Available,
+    UpdateState::Staged,
+    UpdateState::Ready,
+];
+const GOALS: [State; 4] = [
+    State::Idle,
+    State::StagedAndPerformedUpdate,
+    State::RebootedIntoUpdate,
+    State::MonitoringUpdate,
+];
+
+prop_compose! {
+    fn last_command()(
+        kind in mostly(command()), success: bool, second in 0..3i64, stderr in one_of(&SAID),
+    ) -> LastCommand<'static> {
+        LastCommand { kind, stderr, ..last(Command::Refresh, success, second) }
+    }
+}
+
+prop_compose! {
+    fn facts_of_updates()(
+        state in one_of(&UPDATE_STATES), chosen in mostly(version()), newest in prop::option::of(version()),
+        staged_version in mostly(version()), last in mostly(last_command()),
+    ) -> UpdateFacts<'static> {
+        UpdateFacts { state, chosen, newest, staged_version, last }
+    }
 }
 
 fn updates() -> impl Strategy<Value = Updates<'static>> {
-    use UpdateState::{Available, Idle, Ready, Staged};
-    let known = (
-        prop::sample::select(vec![Idle, Available, Staged, Ready]),
-        prop::option::weighted(0.9, version()),
-        prop::option::of(version()),
-        prop::option::weighted(0.9, version()),
-        prop::option::weighted(0.9, last_command()),
-    )
-        .prop_map(|(state, chosen, newest, staged_version, last)| {
-            Updates::Known(UpdateFacts {
-                state,
-                chosen,
-                newest,
-                staged_version,
-                last,
-            })
-        });
+    let known = facts_of_updates().prop_map(Updates::Known);
     prop_oneof![1 => Just(Updates::Unknown), 1 => Just(Updates::Busy), 6 => known]
 }
 
-fn any_host() -> impl Strategy<Value = HostFacts<'static>> {
-    (running(), boot(), updates())
-        .prop_map(|(version, boot_id, updates)| host(version, boot_id, updates))
+prop_compose! {
+    fn any_host()(version in running(), boot_id in boot(), updates in updates()) -> HostFacts<'static> {
+        host(version, boot_id, updates)
+    }
 }
 
-fn any_shadow() -> impl Strategy<Value = BottlerocketShadow> {
-    let goals = State::ALL
-        .into_iter()
-        .filter(|state| *state != State::ErrorReset)
-        .collect::<Vec<_>>();
-    let spec = (
-        prop::sample::select(goals),
-        prop::option::weighted(0.9, version()),
-        attempt(),
-        prop::option::of(boot()),
-        prop::option::of(boot()),
-        any::<bool>(),
-    )
-        .prop_map(|(state, version, attempt, baseline, grant, failed)| {
-            BottlerocketShadowSpec {
-                state,
-                version: version.map(Into::into),
-                attempt,
-                baseline_boot_id: baseline.map(Into::into),
-                reboot_granted_boot_id: grant.map(Into::into),
-                last_failure: failed.then(LastFailure::default),
-                ..BottlerocketShadowSpec::default()
-            }
-        });
-    let state = prop::sample::select(&State::ALL[..]);
-    let status = (
-        (
-            prop::option::of(running()),
-            prop::option::of(version()),
-            prop::option::of(state),
-        ),
-        (
-            attempt(),
-            prop::option::of(boot()),
-            prop::option::of(boot()),
-        ),
-        (
-            prop::option::of((version(), 0..3i64, any::<bool>())),
-            prop::option::of(0..3u64),
-            any::<bool>(),
-        ),
-        (
-            prop::option::of(prop::sample::select(&Problem::ALL[..])),
-            prop::option::of(prop::sample::select(vec![
-                "earlier",
-                "refresh failed with exit status 1: no route",
-                "prepare wrote 1.21.0, not 1.20.1",
-            ])),
-        ),
-    )
-        .prop_map(
-            |(
-                (current, target, state),
-                (attempt, boot, claim),
-                (prepared, crashes, failed),
-                (problem, message),
-            )| {
-                BottlerocketShadowStatus {
-                    current_version: current.map(Into::into),
-                    target_version: target.map(Into::into),
-                    current_state: state,
-                    crash_count: crashes,
-                    state_transition_failure_timestamp: failed.then(|| NOW.into()),
-                    attempt,
-                    boot_id: boot.map(Into::into),
-                    staged: prepared.map(|(version, second, prefetched)| Staged {
-                        prefetched,
-                        ..staged(version, second)
-                    }),
-                    reboot_claimed_boot_id: claim.map(Into::into),
-                    problem,
-                    problem_since: problem.map(|_| NOW.into()),
-                    message: message.map(Into::into),
-                    pool: None,
-                    conditions: vec![],
-                }
-            },
-        );
-    (spec, prop::option::weighted(0.9, status)).prop_map(|(spec, status)| {
+prop_compose! {
+    fn spec()(
+        state in one_of(&GOALS), version in mostly(version()), attempt in attempt(),
+        baseline in prop::option::of(boot()), grant in prop::option::of(boot()), failed: bool,
+    ) -> BottlerocketShadowSpec {
+        BottlerocketShadowSpec {
+            state,
+            version: version.map(Into::into),
+            attempt,
+            baseline_boot_id: baseline.map(Into::into),
+            reboot_granted_boot_id: grant.map(Into::into),
+            last_failure: failed.then(LastFailure::default),
+            ..BottlerocketShadowSpec::default()
+        }
+    }
+}
+
+prop_compose! {
+    fn status()(
+        current in prop::option::of(running()), target in prop::option::of(version()),
+        current_state in prop::option::of(one_of(&State::ALL)), attempt in attempt(),
+        boot_id in prop::option::of(boot()), claim in prop::option::of(boot()),
+        image in prop::option::of((version(), 0..3i64, any::<bool>())), crash_count in prop::option::of(0..3u64),
+        failed: bool, problem in prop::option::of(one_of(&Problem::ALL)), message in prop::option::of(one_of(&MESSAGES)),
+    ) -> BottlerocketShadowStatus {
+        BottlerocketShadowStatus {
+            current_version: current.map(Into::into),
+            target_version: target.map(Into::into),
+            current_state,
+            crash_count,
+            state_transition_failure_timestamp: failed.then(|| NOW.into()),
+            attempt,
+            boot_id: boot_id.map(Into::into),
+            staged: image.map(|(version, second, prefetched)| Staged { prefetched, ..staged(version, second) }),
+            reboot_claimed_boot_id: claim.map(Into::into),
+            problem,
+            problem_since: problem.map(|_| NOW.into()),
+            message: message.map(Into::into),
+            ..BottlerocketShadowStatus::default()
+        }
+    }
+}
+
+prop_compose! {
+    fn any_shadow()(spec in spec(), status in mostly(status())) -> BottlerocketShadow {
         let mut made = shadow(State::Idle);
         (made.spec, made.status) = (spec, status);
         made
-    })
+    }
 }
 
-fn any_memory() -> impl Strategy<Value = StepMemory> {
-    let asked = (
-        command(),
-        prop::option::of((0..3i64).prop_map(time)),
-        any::<bool>(),
-    )
-        .prop_map(|(command, before, is_first_look)| BegunCommand {
-            command,
-            before,
-            is_first_look,
-        });
-    let prefetch = prop::sample::select(vec![Prefetch::Off, Prefetch::Later, Prefetch::Due]);
-    let asked = (prop::option::weighted(0.3, asked), any::<bool>());
-    let timers = (
-        any::<bool>(),
-        prefetch,
-        any::<bool>(),
-        any::<bool>(),
-        (any::<bool>(), any::<bool>()),
-    );
-    let distrusted_at = prop::option::of((0..3i64).prop_map(time));
-    let doubts = (
-        distrusted_at,
-        prop::option::of(1..3u64),
-        prop::option::of(1..3u64),
-    );
-    (asked, attempt(), attempt(), doubts, timers).prop_map(
-        |((asked, refresh_lost), began, refreshed, doubts, timers)| {
-            let (distrusted_at, wrote_instead, activate_failed) = doubts;
-            let (refresh_due, prefetch, refused, busy_for_long, (host_api_fails, reboot_may_come)) =
-                timers;
-            StepMemory {
-                asked,
-                began,
-                refresh_lost,
-                refreshed,
-                wrote_instead,
-                activate_failed,
-                no_in_place_updates: refused,
-                distrusted_at,
-                refresh_due,
-                prefetch,
-                refused,
-                busy_for_long,
-                host_api_fails,
-                reboot_may_come,
-            }
-        },
-    )
+prop_compose! {
+    fn begun()(
+        command in command(), before in prop::option::of((0..3i64).prop_map(time)), is_first_look: bool,
+    ) -> BegunCommand {
+        BegunCommand { command, before, is_first_look }
+    }
+}
+
+prop_compose! {
+    fn any_memory()(
+        asked in prop::option::weighted(0.3, begun()), refresh_lost: bool, began in attempt(), refreshed in attempt(),
+        distrusted_at in prop::option::of((0..3i64).prop_map(time)), wrote_instead in prop::option::of(1..3u64),
+        activate_failed in prop::option::of(1..3u64), refresh_due: bool, refused: bool,
+        prefetch in prop::sample::select(vec![Prefetch::Off, Prefetch::Later, Prefetch::Due]),
+        more in any::<[bool; 3]>(),
+    ) -> StepMemory {
+        let [busy_for_long, host_api_fails, reboot_may_come] = more;
+        StepMemory {
+            asked, began, refresh_lost, refreshed, wrote_instead, activate_failed, no_in_place_updates: refused,
+            distrusted_at, refresh_due, prefetch, refused, busy_for_long, host_api_fails, reboot_may_come,
+        }
+    }
 }
 
 /// The shadow, once the API server has taken every report; each must change something.

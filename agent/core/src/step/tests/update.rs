@@ -18,10 +18,7 @@ fn staging_step_by_step() {
     };
     let ours = || with(goal(), |_, status| status.staged = Some(staged(NEW, 5)));
     let confirmed = || with(goal(), |_, status| status.staged = Some(staged(NEW, 7)));
-    let looking = || StepMemory {
-        asked: Some(first_look(5)),
-        ..refreshed()
-    };
+    let looking = || looking(5);
     let no_attempt = |state| {
         with(shadow(state), |spec, status| {
             (spec.attempt, status.attempt) = (None, None);
@@ -103,21 +100,11 @@ fn who_reports_an_attempt_has_begun_it() {
 /// A prepare may write another image than the one that it is labelled with, or none.
 #[test]
 fn only_an_image_still_chosen_is_activated() {
-    let waiting = || {
-        with(shadow(State::StagedAndPerformedUpdate), |_, status| {
-            status.staged = Some(staged(NEW, 5));
-        })
-    };
+    let waiting = || holding(State::StagedAndPerformedUpdate, staged(NEW, 5));
     let dropped = || with(waiting(), |_, status| status.staged = None);
     let confirmed = || with(waiting(), |_, status| status.staged = Some(staged(NEW, 7)));
-    let first = || StepMemory {
-        asked: Some(first_look(5)),
-        ..refreshed()
-    };
-    let second = || StepMemory {
-        asked: Some(first_look(7)),
-        ..refreshed()
-    };
+    let first = || looking(5);
+    let second = || looking(7);
     let later = || asked(Refresh, 7);
     let chooses = |chosen, second| {
         known(
