@@ -85,6 +85,7 @@ fn part(field: Field<'_>) -> Part {
         | Field::ScaleDownDisabled
         | Field::Marker
         | Field::Retry
+        | Field::UpdateNow
         | Field::UpdaterInterface
         | Field::OsImage => Part::Node,
         Field::Term
@@ -168,6 +169,7 @@ fn takes(field: Field<'_>, value: &Value<'_>, to_set: bool) -> bool {
                 | Field::StatusProblemSince
                 | Field::StatusMessage
                 | Field::Retry
+                | Field::UpdateNow
                 | Field::UpdaterInterface
                 | Field::OsImage
                 | Field::LastFinished
