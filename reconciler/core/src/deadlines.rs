@@ -122,9 +122,9 @@ pub(crate) struct NodeTimes<'t> {
     pub(crate) pool: Option<&'t PoolFacts<'t>>,
 }
 
-/// Since when some things about a node are as they are.
-#[derive(Clone, Copy)]
-struct Since {
+/// The same, and since when some of it is as it is.
+struct Times<'t> {
+    of: &'t NodeTimes<'t>,
     /// The spec's state.
     transition: Option<Timestamp>,
     /// The node has been Ready without interruption, if it is.
@@ -161,51 +161,50 @@ impl<'t> NodeTimes<'t> {
 
 impl Clock<'_> {
     /// The facts of one node.
-    pub(crate) fn facts(&mut self, times: &NodeTimes<'_>) -> TimeFacts {
-        let since = self.since_when(times);
-        let node = times.record.node.as_ref();
+    pub(crate) fn facts(&mut self, of: &NodeTimes<'_>) -> TimeFacts {
+        let times = &self.times(of);
+        let node = of.record.node.as_ref();
         let mut facts = TimeFacts {
-            exclude: times.steps.exclusion.is_positive(),
+            exclude: of.steps.exclusion.is_positive(),
             exclusion_over: true,
             ..TimeFacts::default()
         };
-        if let Some(marker) = times.marker {
-            self.marked(times, since, marker, &mut facts);
+        if let Some(marker) = of.marker {
+            self.marked(times, marker, &mut facts);
         }
-        if let Some(shadow) = times.shadow {
-            self.step(times, since, shadow, &mut facts);
+        if let Some(shadow) = of.shadow {
+            self.step(times, shadow, &mut facts);
         }
-        let ours = times.marker.is_some_and(|it| it.cordoned_at.is_some());
+        let ours = of.marker.is_some_and(|it| it.cordoned_at.is_some());
         // What is about to go gets its successor first.
         let by_others = node.is_some_and(|it| it.unschedulable && !it.leaving);
-        let cordoned = times.record.led.cordoned.filter(|_| !ours && by_others);
+        let cordoned = of.record.led.cordoned.filter(|_| !ours && by_others);
         facts.cordoned_lately =
-            cordoned.is_some_and(|since| !self.is_older(since, times.durations.others_cordon));
-        let left = since.transition.filter(|_| node.is_none());
+            cordoned.is_some_and(|since| !self.is_older(since, of.durations.others_cordon));
+        let left = times.transition.filter(|_| node.is_none());
         facts.removed_soon = left.is_some_and(|since| !self.is_older(since, REMOVED_SOON));
         let created = node.and_then(|node| node.created);
-        let created = created.map(|time| self.since([times.node_uid(), "created"], time));
-        facts.young =
-            created.is_some_and(|since| !self.is_older(since, times.durations.min_node_age));
+        let created = created.map(|time| self.since([of.node_uid(), "created"], time));
+        facts.young = created.is_some_and(|since| !self.is_older(since, of.durations.min_node_age));
         facts.trial_overdue = facts.step_overdue;
-        if let Some(slot) = times.slot {
+        if let Some(slot) = of.slot {
             let held = self.read([&slot.uid, "slot"], slot.since.as_deref());
             let seconds = held.map(|held| self.now.duration_since(held).as_secs());
             facts.slot_seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
-            facts.slot_overdue = self.slot_overdue(times, since, held);
+            facts.slot_overdue = self.slot_overdue(times, held);
             // The host has not staged the update.
-            let stages = times.shadow.is_none_or(|shadow| match shadow.spec.state {
+            let stages = of.shadow.is_none_or(|shadow| match shadow.spec.state {
                 State::Idle | State::ErrorReset => true,
                 State::StagedAndPerformedUpdate => !shadow.reached(),
                 State::RebootedIntoUpdate | State::MonitoringUpdate => false,
             });
-            facts.trial_overdue |= stages && self.passed_or_unknown(held, times.durations.settle);
+            facts.trial_overdue |= stages && self.passed_or_unknown(held, of.durations.settle);
         }
         facts
     }
 
-    fn since_when(&mut self, times: &NodeTimes<'_>) -> Since {
-        let (record, node_uid) = (times.record, times.node_uid());
+    fn times<'t>(&mut self, of: &'t NodeTimes<'t>) -> Times<'t> {
+        let (record, node_uid) = (of.record, of.node_uid());
         let mut read = |readiness: Option<Readiness>, field| {
             let readiness = readiness?;
             let since = readiness.since;
@@ -220,12 +219,13 @@ impl Clock<'_> {
         let both_ready = ready.zip(agent.and_then(Readiness::ready_since));
         let counts = if ready.is_some() { agent } else { node };
         let spec = record.shadow().map(|shadow| &shadow.spec);
-        let transition = times.shadow.zip(spec).and_then(|(shadow, spec)| {
+        let transition = of.shadow.zip(spec).and_then(|(shadow, spec)| {
             let text = spec.state_transition_timestamp.as_deref();
             self.read([shadow.uid, TRANSITION], text)
         });
-        let drain = times.marker.and_then(|it| it.drain_started_at.as_deref());
-        Since {
+        let drain = of.marker.and_then(|it| it.drain_started_at.as_deref());
+        Times {
+            of,
             transition,
             ready,
             all_ready: both_ready.map(|(node, agent)| node.max(agent)),
@@ -235,46 +235,34 @@ impl Clock<'_> {
     }
 
     /// What the current step has to wait for, and how long it may take.
-    fn step(
-        &mut self,
-        times: &NodeTimes<'_>,
-        since: Since,
-        shadow: &ShadowFacts<'_>,
-        facts: &mut TimeFacts,
-    ) {
-        let settle = times.durations.settle;
+    fn step(&mut self, times: &Times<'_>, shadow: &ShadowFacts<'_>, facts: &mut TimeFacts) {
+        let settle = times.of.durations.settle;
         match shadow.spec.state {
             State::Idle | State::ErrorReset => {
-                facts.backing_off = self.backing_off(times, since, shadow);
+                facts.backing_off = self.backing_off(times, shadow);
                 facts.step_overdue =
-                    !shadow.reports(State::Idle) && self.passed(since.transition, settle);
+                    !shadow.reports(State::Idle) && self.passed(times.transition, settle);
             }
             State::StagedAndPerformedUpdate => {
-                facts.step_overdue = self.staging_overdue(times, since, shadow);
+                facts.step_overdue = self.staging_overdue(times, shadow);
                 facts.host_silent = self.host_silent(shadow, settle);
             }
             State::RebootedIntoUpdate => {
                 facts.host_silent = !shadow.is_claimed() && self.host_silent(shadow, settle);
-                facts.step_overdue = self.reboot_overdue(times, since, shadow);
-                facts.not_ready_for_long = since.ready.is_none()
-                    && self.passed(since.not_ready, LOST)
-                    && self.passed(since.transition, LOST);
+                facts.step_overdue = self.reboot_overdue(times, shadow);
+                facts.not_ready_for_long = times.ready.is_none()
+                    && self.passed(times.not_ready, LOST)
+                    && self.passed(times.transition, LOST);
             }
-            State::MonitoringUpdate => self.monitoring(times, since, facts),
+            State::MonitoringUpdate => self.monitoring(times, facts),
         }
     }
 
     /// What the marker's times say.
-    fn marked(
-        &mut self,
-        times: &NodeTimes<'_>,
-        since: Since,
-        marker: &Marker,
-        facts: &mut TimeFacts,
-    ) {
-        let (steps, node_uid) = (times.steps, times.node_uid());
+    fn marked(&mut self, times: &Times<'_>, marker: &Marker, facts: &mut TimeFacts) {
+        let (steps, node_uid) = (times.of.steps, times.of.node_uid());
         if marker.is_kept() {
-            facts.kept_is_lost = since.ready.is_none() && self.passed(since.not_ready, LOST);
+            facts.kept_is_lost = times.ready.is_none() && self.passed(times.not_ready, LOST);
             let kept = self.read([node_uid, "kept_since"], marker.kept_since.as_deref());
             facts.kept_for_long = self.passed_or_unknown(kept, KEPT);
         }
@@ -283,46 +271,41 @@ impl Clock<'_> {
             facts.exclusion_over = self.passed_or_unknown(excluded, steps.exclusion);
         }
         // When the node was seen empty, and its volumes have not become fewer since, if it is.
-        let drain = times.record.led.drain.as_ref();
+        let drain = times.of.record.led.drain.as_ref();
         let empty = drain.and_then(|drain| Some(drain.empty?.since));
         // From an empty node to the grant takes only moments. So does a new leader's first look at the pods, before which nobody
         // knows what the drain fails on, or whether only volumes are waited for. If they are not known by then, the leader
         // gives the update up.
         let mut wait = steps.drain;
         if marker.drained_at.is_some() || empty.is_some() || drain.is_none() {
-            wait += times.durations.settle;
+            wait += times.of.durations.settle;
         }
         if empty.is_some() {
             wait += DETACHED;
         }
         facts.volumes_overdue = empty.is_some_and(|since_empty| {
-            self.is_older(since_empty, DETACHED) || self.passed(since.drain, steps.drain + DETACHED)
+            self.is_older(since_empty, DETACHED) || self.passed(times.drain, steps.drain + DETACHED)
         });
-        facts.first_over = self.passed(since.drain, steps.drain / FIRST_PART);
-        facts.drain_overdue = self.passed(since.drain, wait);
+        facts.first_over = self.passed(times.drain, steps.drain / FIRST_PART);
+        facts.drain_overdue = self.passed(times.drain, wait);
     }
 
-    fn staging_overdue(
-        &mut self,
-        times: &NodeTimes<'_>,
-        since: Since,
-        shadow: &ShadowFacts<'_>,
-    ) -> bool {
-        let (durations, steps) = (times.durations, times.steps);
+    fn staging_overdue(&mut self, times: &Times<'_>, shadow: &ShadowFacts<'_>) -> bool {
+        let (durations, steps) = (times.of.durations, times.of.steps);
         let (begun, wait) = if shadow.reached() {
             // What follows staging has deadlines of its own; this one is for a node that stands still in between.
             (
-                since.drain.or(since.transition),
+                times.drain.or(times.transition),
                 durations.stage + steps.exclusion + steps.drain * 2,
             )
         } else if shadow.status.attempt == shadow.spec.attempt {
-            (since.transition, durations.stage)
+            (times.transition, durations.stage)
         } else {
             // An agent takes up an attempt at once, and a dead agent should not hold a slot for long.
-            (since.transition, durations.settle.min(durations.stage))
+            (times.transition, durations.settle.min(durations.stage))
         };
-        let unreachable = self.passed(since.not_ready, durations.settle)
-            && self.passed(since.transition, durations.settle);
+        let unreachable = self.passed(times.not_ready, durations.settle)
+            && self.passed(times.transition, durations.settle);
         unreachable || self.passed(begun, wait)
     }
 
@@ -332,64 +315,54 @@ impl Clock<'_> {
         shadow.status.problem == Some(Problem::HostUnreachable) && self.passed(since, settle)
     }
 
-    fn reboot_overdue(
-        &mut self,
-        times: &NodeTimes<'_>,
-        since: Since,
-        shadow: &ShadowFacts<'_>,
-    ) -> bool {
-        let mut wait = times.durations.reboot;
+    fn reboot_overdue(&mut self, times: &Times<'_>, shadow: &ShadowFacts<'_>) -> bool {
+        let mut wait = times.of.durations.reboot;
         if shadow.spec.reboot_granted_boot_id.is_none() {
-            wait += times.steps.exclusion + times.steps.drain;
+            wait += times.of.steps.exclusion + times.of.steps.drain;
         }
         // A host that comes back late has time to report: its update is not given up the moment it is there.
-        let had_time = self.passed_or_unknown(since.ready, times.durations.settle);
+        let had_time = self.passed_or_unknown(times.ready, times.of.durations.settle);
         // A node that comes and goes is never Ready for long enough.
-        (self.passed(since.transition, wait) && had_time)
-            || self.passed(since.transition, wait * SPELLS)
+        (self.passed(times.transition, wait) && had_time)
+            || self.passed(times.transition, wait * SPELLS)
     }
 
-    fn monitoring(&mut self, times: &NodeTimes<'_>, since: Since, facts: &mut TimeFacts) {
-        let (settle, verify) = (times.durations.settle, times.steps.verify);
-        let watched = self.passed_or_unknown(since.transition, verify);
-        facts.verified = self.passed(since.all_ready, verify) && watched;
+    fn monitoring(&mut self, times: &Times<'_>, facts: &mut TimeFacts) {
+        let (settle, verify) = (times.of.durations.settle, times.of.steps.verify);
+        let watched = self.passed_or_unknown(times.transition, verify);
+        facts.verified = self.passed(times.all_ready, verify) && watched;
         let names_owners = |marker: &Marker| !marker.evicted_owners.is_empty();
-        let waits = times.marker.is_some_and(names_owners);
+        let waits = times.of.marker.is_some_and(names_owners);
         let workloads = if waits {
-            times.steps.workloads
+            times.of.steps.workloads
         } else {
             SignedDuration::ZERO
         };
         let wait = verify + settle + workloads;
-        let spell_overdue = if since.not_ready.is_some() {
-            self.passed(since.not_ready, settle) && self.passed(since.transition, settle)
+        let spell_overdue = if times.not_ready.is_some() {
+            self.passed(times.not_ready, settle) && self.passed(times.transition, settle)
         } else {
             // A node that has just become Ready again gets the full time, too.
-            let had_time = self.passed_or_unknown(since.all_ready, wait);
-            self.passed(since.transition, wait) && had_time
+            let had_time = self.passed_or_unknown(times.all_ready, wait);
+            self.passed(times.transition, wait) && had_time
         };
         // A node that keeps coming and going is never Ready, or not Ready, for long enough. With gates nobody knows how long
         // it was watched because of them: that is no failure of the node.
-        let is_gated = times.pool.is_some_and(|pool| pool.has_gates);
-        let too_many_spells = !is_gated && self.passed(since.transition, wait * SPELLS);
+        let is_gated = times.of.pool.is_some_and(|pool| pool.has_gates);
+        let too_many_spells = !is_gated && self.passed(times.transition, wait * SPELLS);
         facts.step_overdue = spell_overdue || too_many_spells;
         facts.workloads_overdue =
-            facts.verified && self.passed_or_unknown(since.transition, verify + workloads);
+            facts.verified && self.passed_or_unknown(times.transition, verify + workloads);
     }
 
     /// Whether the node waits because its last attempt failed, or ended without success not long ago.
-    fn backing_off(
-        &mut self,
-        times: &NodeTimes<'_>,
-        since: Since,
-        shadow: &ShadowFacts<'_>,
-    ) -> bool {
-        let (spec, node) = (&shadow.spec, times.record.node.as_ref());
+    fn backing_off(&mut self, times: &Times<'_>, shadow: &ShadowFacts<'_>) -> bool {
+        let (spec, node) = (&shadow.spec, times.of.record.node.as_ref());
         let retry = node.and_then(|node| node.retry);
         if let Some(failures) = spec.last_failure
             && !spec.is_retried(retry)
         {
-            let wait = back_off(times.durations.back_off_base, failures, shadow.uid);
+            let wait = back_off(times.of.durations.back_off_base, failures, shadow.uid);
             let failed = self.read([shadow.uid, FAILED], Some(&failures.at));
             if !self.passed_or_unknown(failed, wait) {
                 return true;
@@ -404,28 +377,26 @@ impl Clock<'_> {
             && retry != spec.attempt
             && !failed
             && !succeeded
-            && !self.passed_or_unknown(since.transition, OTHER_TARGET_BACK_OFF)
+            && !self.passed_or_unknown(times.transition, OTHER_TARGET_BACK_OFF)
     }
 
     /// Whether a slot that has been held since then is held for longer than the shadow's state, and what follows its deadline, may
     /// take. Without a shadow that can be read, a whole update may take so long.
-    fn slot_overdue(
-        &mut self,
-        times: &NodeTimes<'_>,
-        since: Since,
-        held: Option<Timestamp>,
-    ) -> bool {
-        let Some(shadow) = times.shadow else {
-            let whole = State::ALL.iter().map(|state| times.longest(*state)).sum();
+    fn slot_overdue(&mut self, times: &Times<'_>, held: Option<Timestamp>) -> bool {
+        let Some(shadow) = times.of.shadow else {
+            let whole = State::ALL
+                .iter()
+                .map(|state| times.of.longest(*state))
+                .sum();
             return self.passed(held, whole);
         };
-        let is_closed = times.pool.is_some_and(|pool| pool.gate.is_some());
+        let is_closed = times.of.pool.is_some_and(|pool| pool.gate.is_some());
         if shadow.spec.state == State::MonitoringUpdate && is_closed {
             // A gate that is closed holds it. Were that an alert, a gate that asks for alerts would stay closed by it.
             return false;
         }
-        let longest = times.longest(shadow.spec.state);
-        self.passed(since.transition, longest) && self.passed_or_unknown(held, longest)
+        let longest = times.of.longest(shadow.spec.state);
+        self.passed(times.transition, longest) && self.passed_or_unknown(held, longest)
     }
 }
 

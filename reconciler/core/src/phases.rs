@@ -143,24 +143,22 @@ pub fn updates_of(
 
 /// What became of the update that had this slot.
 fn result(slot: &Slot, view: Option<&NodeView<'_>>) -> &'static str {
-    let shadow = view
-        .and_then(|view| view.shadow)
-        .filter(|shadow| shadow.uid == slot.uid);
-    let (Some(shadow), Some(node)) = (shadow, view.and_then(|view| view.node)) else {
+    let view = view.filter(|view| view.holds(slot) && view.node.is_some());
+    let Some(view) = view else {
         return if slot.lost { NOT_RETURNED } else { NODE_GONE };
     };
-    let failure = shadow
-        .spec
-        .last_failure
-        .filter(|failures| failures.attempt == slot.attempt);
-    if let Some(failure) = failure {
+    if let Some(failure) = view.failure_in(slot) {
         return Abort::of_word(&failure.reason).map_or(OTHER, |abort| abort.as_str());
     }
-    match shadow.spec.version {
-        // An attempt that is skipped has no version.
-        None => NOT_BEGUN,
-        Some(version) if node.version() == Some(version) => UPDATED,
-        Some(_) => GIVEN_UP,
+    // An attempt that is skipped has no version.
+    let Some(version) = view.shadow.and_then(|shadow| shadow.spec.version) else {
+        return NOT_BEGUN;
+    };
+    let runs = view.node.and_then(|node| node.version());
+    if runs == Some(version) {
+        UPDATED
+    } else {
+        GIVEN_UP
     }
 }
 

@@ -134,38 +134,33 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
         let Some(slot) = self.fleet.slots.get(name) else {
             return;
         };
-        let node = view.and_then(|view| view.node);
+        let view = view.copied().unwrap_or_else(|| NodeView::nothing(name));
+        let runs = view.node.and_then(|node| node.version());
         let name = names::node_of_shadow(name).unwrap_or(name);
-        let shadow = view
-            .and_then(|view| view.shadow)
-            .filter(|shadow| shadow.uid == slot.uid);
-        let variant = variant_of(slot, view);
+        let shadow = view.shadow.filter(|_| view.holds(slot));
+        let variant = variant_of(slot, &view);
         if slot.lost
             && !slot.counted
             && let Some(version) = slot.version.as_deref()
-            && (shadow.is_none() || node.is_none())
-            && node.is_none_or(|node| node.version() != Some(version))
+            && (shadow.is_none() || view.node.is_none())
+            && runs != Some(version)
         {
             // Whatever deleted its Node, and perhaps its shadow: the host began its reboot, and was not seen again.
             self.failed((version, variant), name, NOT_RETURNED);
         }
-        let Some(shadow) = shadow else { return };
-        let Some(version) = shadow.spec.version else {
+        let Some(version) = shadow.and_then(|shadow| shadow.spec.version) else {
             return;
         };
         self.finished = true;
-        let failure = shadow
-            .spec
-            .last_failure
-            .filter(|failures| failures.attempt == slot.attempt);
-        if let Some(failure) = failure {
-            let counted = slot.counted || self.is_counted((version, variant), name, &failure.at);
+        let release = (version, variant);
+        if let Some(failure) = view.failure_in(slot) {
+            let counted = slot.counted || self.is_counted(release, name, &failure.at);
             if !counted && Abort::is_corroborated(&failure.reason) {
                 // This counts even if the Node is gone: a node that failed and was replaced has failed all the same.
-                self.failed((version, variant), name, &failure.reason);
+                self.failed(release, name, &failure.reason);
             }
-        } else if node.is_some_and(|node| node.version() == Some(version))
-            && let Some(record) = self.record_mut((version, variant))
+        } else if runs == Some(version)
+            && let Some(record) = self.record_mut(release)
         {
             record.succeeded += 1;
             // A node that was counted as failed has come back after all.
@@ -193,7 +188,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
             return;
         };
         // Another machine may have come under the same name, before its shadow or after.
-        if shadow.uid != slot.uid || view.owner_uid.is_some_and(|uid| uid != node.uid.as_str()) {
+        if !view.holds(slot) || view.owner_uid.is_some_and(|uid| uid != node.uid.as_str()) {
             return;
         }
         let claimed = shadow.spec.reboot_granted_boot_id.is_some()
@@ -201,13 +196,8 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
         let lost = !node.is_ready()
             && (slot.lost || claimed && !node.leaving && view.time.not_ready_for_long);
         if lost != slot.lost {
-            self.noted.insert(
-                view.shadow_name,
-                Slot {
-                    lost,
-                    ..slot.clone()
-                },
-            );
+            let noted = self.noted.entry(view.shadow_name);
+            noted.or_insert_with(|| slot.clone()).lost = lost;
         }
     }
 
@@ -218,34 +208,21 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
         let (Some(node), Some(shadow)) = (view.node, view.shadow) else {
             return;
         };
-        let Some(version) = shadow
-            .spec
-            .version
-            .filter(|_| slot.uid == shadow.uid && !slot.counted)
-        else {
+        let is_counted = slot.counted || !view.holds(slot);
+        let Some(version) = shadow.spec.version.filter(|_| !is_counted) else {
             return;
         };
-        let release = (version, variant_of(slot, Some(view)));
         let overdue = shadow.spec.state == State::RebootedIntoUpdate
             && !node.is_ready()
             && view.time.step_overdue;
-        let failure = shadow
-            .spec
-            .last_failure
-            .filter(|failures| failures.attempt == slot.attempt);
-        match failure {
-            Some(failure) if Abort::is_corroborated(&failure.reason) => {
-                self.failed(release, node.name(), &failure.reason);
-            }
-            None if overdue && has_begun_reboot(node, &shadow) => {
-                self.failed(release, node.name(), NOT_RETURNED);
-            }
+        let reason = match view.failure_in(slot) {
+            Some(failure) if Abort::is_corroborated(&failure.reason) => &failure.reason,
+            None if overdue && has_begun_reboot(node, &shadow) => NOT_RETURNED,
             _ => return,
-        }
-        self.noted
-            .entry(view.shadow_name)
-            .or_insert_with(|| slot.clone())
-            .counted = true;
+        };
+        self.failed((version, variant_of(slot, view)), node.name(), reason);
+        let noted = self.noted.entry(view.shadow_name);
+        noted.or_insert_with(|| slot.clone()).counted = true;
     }
 
     /// How many more nodes of this variant may fail before the version is halted for them; `None` = any number, and so if one
@@ -309,11 +286,8 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
     pub(super) fn note_for_pools(&mut self, survey: &Survey<'a>) {
         for release in reported(&self.fleet, self.nodes.iter().map(|node| node.view)) {
             let now = self.fleet.now.to_owned();
-            let is_wanted = || {
-                self.nodes
-                    .iter()
-                    .any(|node| node.view.release() == Some(release))
-            };
+            let mut nodes = self.nodes.iter();
+            let mut is_wanted = || nodes.any(|node| node.view.release() == Some(release));
             // Only what a node wants makes others go: what nodes run could take turns for ever.
             let has_room = self.records.len() < VERSION_RECORDS_MAX
                 || record_of(&self.records, release).is_some()
@@ -346,9 +320,9 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
 }
 
 /// The variant for which the outcome of this slot counts.
-fn variant_of<'a>(slot: &'a Slot, view: Option<&NodeView<'a>>) -> &'a str {
-    let shown = || view.and_then(|view| view.node).map(NodeFacts::variant);
-    let variant = slot.variant.as_deref().or_else(shown);
+fn variant_of<'a>(slot: &'a Slot, view: &NodeView<'a>) -> &'a str {
+    let variant = slot.variant.as_deref();
+    let variant = variant.or_else(|| view.node.map(NodeFacts::variant));
     variant.unwrap_or(names::UNKNOWN_VARIANT)
 }
 
@@ -377,10 +351,8 @@ pub fn why_halted(record: &VersionRecord) -> String {
     let more = failures.len().saturating_sub(NODES_NAMED);
     let more = (more > 0).then(|| format!("{more} more"));
     let nodes = named.chain(more).collect::<Vec<_>>().join(", ");
-    let nodes = if nodes.is_empty() {
-        "nodes that have reached it since".to_owned()
-    } else {
-        nodes
-    };
-    format!("it failed on {nodes}")
+    match &*nodes {
+        "" => "it failed on nodes that have reached it since".to_owned(),
+        nodes => format!("it failed on {nodes}"),
+    }
 }

@@ -2,6 +2,7 @@
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
+use brupop_api::shadow::LastFailure;
 use brupop_api::{Marker, State};
 use jiff::Timestamp;
 
@@ -181,6 +182,12 @@ impl<'a> NodeView<'a> {
     /// Whether this slot, which has the shadow's name, is for this very shadow.
     pub(crate) fn holds(&self, slot: &Slot) -> bool {
         self.shadow.is_some_and(|shadow| shadow.uid == slot.uid)
+    }
+
+    /// The failure with which the attempt of this slot has ended, if it has.
+    pub(crate) fn failure_in(&self, slot: &Slot) -> Option<&'a LastFailure> {
+        let failure = self.shadow?.spec.last_failure;
+        failure.filter(|failure| failure.attempt == slot.attempt)
     }
 
     /// The version to which a slot taken now would let this node be updated, and its variant.

@@ -72,24 +72,19 @@ impl EventText {
     pub fn of_step(view: &NodeView<'_>, step: Step<'_>) -> Option<Self> {
         let shadow = view.shadow?;
         let version = shadow.spec.version.unwrap_or("its new version");
-        let current = shadow
-            .status
-            .current_version
-            .unwrap_or("an unknown version");
+        let current = shadow.status.current_version;
+        let current = current.unwrap_or("an unknown version");
         let (reason, warning, note) = match step {
-            Step::Stage(to) => (
-                "UpdateStarted",
-                false,
-                format!("the update from {current} to {to} begins"),
-            ),
-            Step::Cordon if !view.node?.unschedulable => return None,
-            Step::Cordon => (
-                "StaysCordoned",
-                false,
-                format!(
+            Step::Stage(to) => {
+                let note = format!("the update from {current} to {to} begins");
+                ("UpdateStarted", false, note)
+            }
+            Step::Cordon if view.node?.unschedulable => {
+                let note = format!(
                     "the node is drained for {version}; it was cordoned before, and stays cordoned"
-                ),
-            ),
+                );
+                ("StaysCordoned", false, note)
+            }
             Step::CordonAgain => {
                 let note = format!(
                     "somebody uncordoned the node during its drain for {version}, so pods may have come: it is drained \
@@ -98,14 +93,13 @@ impl EventText {
                 );
                 ("CordonedAgain", true, note)
             }
-            Step::Grant if view.pods.left.is_empty() => return None,
-            Step::Grant => ("PodsLeft", true, left_pods(view.pods.left)),
-            Step::Finish {
-                workloads_back: true,
-            } => ("Updated", false, format!("the node runs {version}")),
-            Step::Finish {
-                workloads_back: false,
-            } => {
+            Step::Grant if !view.pods.left.is_empty() => {
+                ("PodsLeft", true, left_pods(view.pods.left))
+            }
+            Step::Finish { workloads_back } if workloads_back => {
+                ("Updated", false, format!("the node runs {version}"))
+            }
+            Step::Finish { .. } => {
                 let owner = match view.evicted {
                     Evicted::Missing(owner) => owner,
                     Evicted::Back | Evicted::Unknown => "a workload",
@@ -119,30 +113,25 @@ impl EventText {
             Step::Abort(why) => {
                 let (left, to_go_on) = (left_behind(&shadow, why), to_go_on(why.remedy()));
                 let why = Reason::Aborting(why).message();
-                (
-                    "UpdateAborted",
-                    true,
-                    format!("{why} ({current}, wanted {version}){left}{to_go_on}"),
-                )
+                let note = format!("{why} ({current}, wanted {version}){left}{to_go_on}");
+                ("UpdateAborted", true, note)
             }
-            Step::DeleteShadow(Deletion::UpdatedNodeGone) => (
-                "UpdatedNodeRemoved",
-                false,
-                format!(
+            Step::DeleteShadow(Deletion::UpdatedNodeGone) => {
+                let note = format!(
                     "the node {} was deleted soon after its update to {version}; if that goes on, an autoscaler removes what \
                      is updated: docs/operations.md says under Autoscalers what to set",
                     names::node_of_shadow(view.shadow_name).unwrap_or(view.shadow_name)
-                ),
-            ),
-            Step::DeleteShadow(Deletion::OptedOut) => (
-                "OptedOut",
-                false,
-                format!(
+                );
+                ("UpdatedNodeRemoved", false, note)
+            }
+            Step::DeleteShadow(Deletion::OptedOut) => {
+                let note = format!(
                     "the label {}={} is gone, so the node is no longer updated: it ran {current}",
                     names::UPDATER_INTERFACE_LABEL,
                     names::UPDATER_INTERFACE_VERSION
-                ),
-            ),
+                );
+                ("OptedOut", false, note)
+            }
             _ => return None,
         };
         Some(Self::new(view, reason, warning, note))

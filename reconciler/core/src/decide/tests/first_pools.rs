@@ -99,7 +99,7 @@ fn a_node_that_runs_an_older_version_keeps_its_pool_from_being_done() {
         Some(updated("brs-d", 1, NVIDIA)),
         Some(placed("brs-d", 1, NVIDIA)),
     );
-    let (runs_it, wants_it, alone) = (&runs_it, &wants_it, &None);
+    let (runs_it, wants_it) = (&runs_it, &wants_it);
     let unchanged: Change = |_| ();
     let leaving: Change = |view| node(view, |node| node.leaving = true);
     let leaving_behind: Change = |view| {
@@ -110,187 +110,52 @@ fn a_node_that_runs_an_older_version_keeps_its_pool_from_being_done() {
     let unlabelled: Change = |view| node(view, |node| node.labelled = false);
     let locked: Change =
         |view| shadow(view, |it| it.status.problem = Some(Problem::NoUpdateChosen));
-    // The canary, a node of another pool, the records, the slots; is the pool done, and who is named?
-    for (what, variant, change, other, versions, slots, done, behind) in [
-        (
-            "its refresh fails",
-            AWS,
-            unchanged,
-            alone,
-            none,
-            no,
-            false,
-            Some("b"),
-        ),
-        (
-            "it is not Ready, either",
-            AWS,
-            away,
-            alone,
-            none,
-            no,
-            false,
-            Some("b"),
-        ),
-        (
-            "it wants another version",
-            AWS,
-            |it| wants(it, "1.21.0"),
-            alone,
-            none,
-            no,
-            false,
-            Some("b"),
-        ),
-        (
-            "it wants it",
-            AWS,
-            |it| wants(it, NEW),
-            alone,
-            none,
-            no,
-            false,
-            None,
-        ),
-        (
-            "it is on its way",
-            AWS,
-            unchanged,
-            alone,
-            none,
-            its,
-            false,
-            None,
-        ),
-        (
-            "it runs it",
-            AWS,
-            |it| runs(it, NEW),
-            alone,
-            none,
-            no,
-            true,
-            None,
-        ),
-        (
-            "it runs a later one",
-            AWS,
-            |it| runs(it, "1.21.0"),
-            alone,
-            none,
-            no,
-            true,
-            None,
-        ),
-        (
-            "nobody knows what it runs",
-            AWS,
-            |it| runs(it, "next"),
-            alone,
-            none,
-            no,
-            true,
-            None,
-        ),
-        (
-            "it is not opted in",
-            AWS,
-            unlabelled,
-            alone,
-            none,
-            no,
-            true,
-            None,
-        ),
-        ("it leaves", AWS, leaving, alone, none, no, true, None),
-        (
-            "it leaves, and wants it",
-            AWS,
-            leaving_behind,
-            alone,
-            none,
-            no,
-            true,
-            None,
-        ),
-        ("it is locked", AWS, locked, alone, none, no, true, None),
-        (
-            "the version is not for its variant",
-            NVIDIA,
-            unchanged,
-            alone,
-            none,
-            no,
-            true,
-            None,
-        ),
-        (
-            "one of its variant runs it",
-            NVIDIA,
-            unchanged,
-            runs_it,
-            none,
-            no,
-            false,
-            Some("b"),
-        ),
-        (
-            "one of its variant wants it",
-            NVIDIA,
-            unchanged,
-            wants_it,
-            none,
-            no,
-            false,
-            Some("b"),
-        ),
-        (
-            "its variant is halted",
-            NVIDIA,
-            unchanged,
-            runs_it,
-            nvidia,
-            no,
-            true,
-            None,
-        ),
-        (
-            "another variant is halted",
-            AWS,
-            unchanged,
-            alone,
-            nvidia,
-            no,
-            false,
-            Some("b"),
-        ),
+    // Is the pool done, and who is named?
+    let (done, waits, behind) = ((true, None), (false, None), (false, Some("b")));
+    let check =
+        |what, canary, other: &Option<_>, versions, slots, (is_done, named): (_, Option<_>)| {
+            let fleet = FleetFacts {
+                slots,
+                versions,
+                pools: &pools,
+                default_pool: limited(0),
+                ..fleet()
+            };
+            let views = [updated("brs-a", 0, AWS), canary, placed("brs-c", 1, AWS)];
+            let observed = observed(fleet, views.into_iter().chain(*other).collect());
+            let decided = observed.decide();
+            let noted = canaries_are_done(decided.allocation.write.as_ref());
+            assert_eq!(noted, is_done, "{what}");
+            let standing = named.map_or(FirstPoolStanding::NotDone, FirstPoolStanding::Behind);
+            let pool = "canary";
+            let first = Reason::WaitingForPool(FirstPool { pool, standing });
+            assert_eq!(decided.nodes[2].reason, first, "{what}");
+        };
+    let alone: [(_, Change, _); 11] = [
+        ("its refresh fails", unchanged, behind),
+        ("it is not Ready, either", away, behind),
+        ("it wants another one", |it| wants(it, "1.21.0"), behind),
+        ("it wants it", |it| wants(it, NEW), waits),
+        ("it runs it", |it| runs(it, NEW), done),
+        ("it runs a later one", |it| runs(it, "1.21.0"), done),
+        ("nobody knows what it runs", |it| runs(it, "next"), done),
+        ("it is not opted in", unlabelled, done),
+        ("it leaves", leaving, done),
+        ("it leaves, and wants it", leaving_behind, done),
+        ("it is locked", locked, done),
+    ];
+    for (what, change, outcome) in alone {
+        check(what, canary(AWS).with(change), &None, none, no, outcome);
+    }
+    check("it is on its way", canary(AWS), &None, none, its, waits);
+    for (what, variant, other, versions, outcome) in [
+        ("not for its variant", NVIDIA, &None, none, done),
+        ("one of its variant runs it", NVIDIA, runs_it, none, behind),
+        ("one of them wants it", NVIDIA, wants_it, none, behind),
+        ("its variant is halted", NVIDIA, runs_it, nvidia, done),
+        ("another variant is halted", AWS, &None, nvidia, behind),
     ] {
-        let b = canary(variant).with(change);
-        let fleet = FleetFacts {
-            slots,
-            versions,
-            pools: &pools,
-            default_pool: limited(0),
-            ..fleet()
-        };
-        let views = [updated("brs-a", 0, AWS), b, placed("brs-c", 1, AWS)]
-            .into_iter()
-            .chain(*other)
-            .collect();
-        let observed = observed(fleet, views);
-        let decided = observed.decide();
-        let is_done = canaries_are_done(decided.allocation.write.as_ref());
-        assert_eq!(is_done, done, "{what}");
-        let standing = behind.map_or(FirstPoolStanding::NotDone, FirstPoolStanding::Behind);
-        let first = FirstPool {
-            pool: "canary",
-            standing,
-        };
-        assert_eq!(
-            decided.nodes[2].reason,
-            Reason::WaitingForPool(first),
-            "{what}"
-        );
+        check(what, canary(variant), other, versions, no, outcome);
     }
 }
 
