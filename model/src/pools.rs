@@ -4,7 +4,7 @@ use brupop_api::BottlerocketFleetStatus;
 use brupop_core::deadlines::Clock;
 use brupop_core::facts::{FirstPool, FirstPoolStanding, NodeView, Owner, PoolFacts};
 use brupop_core::leader::Ahead;
-use brupop_core::observe::order;
+use brupop_core::pool::await_first_pools;
 use brupop_core::rules::Rules;
 use brupop_core::window::{Starts, Until};
 use std::sync::LazyLock;
@@ -124,7 +124,7 @@ pub(crate) fn waits(done: Option<u8>, now: &str) -> bool {
     let mut pools = known_facts(([Pool::default(); 2], Turn::Done));
     pools[1].waits_for.clear();
     let mut clock = Clock::new(now.parse().unwrap_or_default(), Ahead::NONE);
-    order::apply(&mut pools, ledger, &mut clock);
+    await_first_pools(&mut pools, ledger, &mut clock);
     // A version that the ledger does not know is nobody done with.
     pools[1]
         .waits_for

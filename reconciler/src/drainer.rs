@@ -13,7 +13,7 @@ use brupop_core::drain::{
     self, Arrivals, DrainAction, DrainPlan, LATE, LOOKS_AT_ONCE, Obstacle, PodKey, Stuck,
     drain_action, next_overdue,
 };
-use brupop_core::leader::{LeaderState, RulesByOwner};
+use brupop_core::leader::LeaderState;
 use brupop_core::objects::{Budget, PodItem, is_operator_pod};
 use brupop_core::policy::Policy;
 use brupop_core::rules::Rules;
@@ -167,11 +167,10 @@ impl Drainer {
         self.looks.retain(|name, _| known.contains_key(name));
         let has_too_many = self.watched.kept().pods.too_many().next().is_some();
         let mut changed = has_too_many || self.looks.len() < before;
-        let rules = RulesByOwner::new(cluster, &reconciler.policy);
         let (mut budgets, mut cost, namespace) = (None, 0, &reconciler.api.namespace);
         for (name, revision) in in_turn(&known, &self.looked_at.clone()) {
             let record = cluster.records.get(name);
-            let rules = rules.of(cluster.owner(name));
+            let rules = cluster.rules(cluster.owner(name), &reconciler.policy);
             let revisions = [*revision, budgets_revision];
             let from = Basis::new(record, revisions, rules, leader, time);
             let before = self.looks.get(name);
@@ -271,14 +270,14 @@ impl Drainer {
             let passed_over = self.passed_over.entry(name.clone()).or_insert(new);
             (passed_over.obstacle, passed_over.seen) = (obstacle, now);
         }
-        let rules = RulesByOwner::new(cluster, policy);
         let records = cluster.records.iter();
         let drained = records.filter(|(_, record)| record.is_being_drained());
         let drained: BTreeSet<_> = drained.map(|(name, _)| cluster.owner(name)).collect();
         let mut obstacles = BTreeMap::new();
         self.passed_over.retain(|name, passed_over| {
             let owner = cluster.owner(name);
-            let patience = Duration::try_from(rules.of(owner).durations.drain).unwrap_or_default();
+            let patience = Duration::try_from(cluster.rules(owner, policy).durations.drain)
+                .unwrap_or_default();
             passed_over.wait(drained.contains(&owner), patience, now, wake);
             let obstacle = passed_over.obstacle(self.looks.contains_key(name), now, wake);
             let stands = obstacle.is_some();

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use brupop_api::printable::printable;
-use brupop_core::gates::answer::{self, ANSWER_MAX, GateAnswer, GateAnswerError};
-use brupop_core::gates::{Gates, matter};
+use brupop_core::gates::{
+    ANSWER_MAX, GateAnswer, GateAnswerError, Gates, matter, read_answer, refusal,
+};
 use brupop_core::rules::{GateQuery, GateState, PoolGate};
 use brupop_core::status::NoAnswer;
 use brupop_runtime::errors::describe;
@@ -297,13 +298,13 @@ impl Source {
                 }
             });
         if refuses {
-            let why = body.ok().and_then(|body| answer::refusal(&body.to_bytes()));
+            let why = body.ok().and_then(|body| refusal(&body.to_bytes()));
             let why = why.unwrap_or_else(|| format!("HTTP status {status}"));
             return Err(format!(
                 "it refuses the expression of prometheus.{field} ({why}): try it on the source's own page"
             ));
         }
-        answer::read(&body?.to_bytes()).map_err(|why| why.to_string())
+        read_answer(&body?.to_bytes()).map_err(|why| why.to_string())
     }
 }
 

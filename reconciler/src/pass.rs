@@ -9,8 +9,9 @@ use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, Allocation, Decision, Decisions, Reason, Step};
 use brupop_core::facts::{NodeView, Observed};
 use brupop_core::leader::LeaderState;
-use brupop_core::observe::{Now, observe, pools_at};
+use brupop_core::observe::{Now, observe};
 use brupop_core::phases;
+use brupop_core::pool::pools_at;
 use brupop_core::status::EventText;
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 

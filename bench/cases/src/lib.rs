@@ -15,7 +15,8 @@ pub mod review;
 use std::hint::black_box;
 
 use brupop_core::decide::{Decisions, Reason};
-use brupop_core::observe::{self, observe};
+use brupop_core::observe::observe;
+use brupop_core::pool::pools_at;
 use brupop_core::status::DesiredCondition;
 use brupop_webhook::metrics::Metrics;
 use brupop_webhook::review::answer;
@@ -62,11 +63,11 @@ pub fn pass(part: Part, pools: usize, drive: Driver<'_>) {
     let ((cluster, leader), policy, now) = (prepared(pools), policy(), now());
     if part == Part::Observe {
         return drive(&mut || {
-            let pools = observe::pools_at(black_box(&cluster), &leader, &policy, now.time);
+            let pools = pools_at(black_box(&cluster), &leader, &policy, now.time);
             black_box(observe(&cluster, &leader, &pools, &policy, now));
         });
     }
-    let pools = observe::pools_at(&cluster, &leader, &policy, now.time);
+    let pools = pools_at(&cluster, &leader, &policy, now.time);
     let observed = observe(&cluster, &leader, &pools, &policy, now);
     if part == Part::Decide {
         return drive(&mut || {

@@ -1,26 +1,23 @@
 //! What the API server says of the cluster: one record for each node, kept up to date by watches. Pure.
 
 mod answered;
-mod watched;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use brupop_api::fleet::{BottlerocketFleetStatus, Slot};
-use brupop_api::pool::BottlerocketPoolStatus;
-use brupop_api::{BottlerocketShadow, Item, Marker, Object, State};
+use brupop_api::{BottlerocketShadow, Item, Marker, Object, State, names};
 use jiff::Timestamp;
-use kube::core::SelectorExt as _;
+use kube::Resource;
 
 use crate::drain::DrainPlan;
 use crate::facts::Owner;
 use crate::led::LedNode;
-use crate::objects::{AgentPod, NodeFacts, WatchedFleet};
-use crate::pool::Pool;
-use crate::rules::{GateQuery, PoolGate, Rules};
+use crate::objects::{AgentPod, NodeFacts, PodItem, WatchedFleet};
+use crate::pool::{POOLS_MAX, Pool};
+use crate::rules::{GateQuery, PoolGate};
 
 pub use answered::version;
-pub use watched::Watched;
 
 /// What is known of the cluster.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +27,7 @@ pub struct Cluster {
     /// The fleet, if there is one.
     pub fleet: Option<Arc<Item<WatchedFleet>>>,
     /// The pools, by name: the first 128.
-    pub pools: BTreeMap<String, WatchedPool>,
+    pub pools: BTreeMap<String, Pool>,
     /// The first pool that was left out since pools were listed, if there are more than 128.
     pub pool_left_out: Option<String>,
     /// Bumped when a pool's spec changes or a pool is deleted.
@@ -54,13 +51,6 @@ pub struct NodeRecord {
     pub agents: BTreeMap<String, AgentPod>,
     /// What this process knows of it while it leads.
     pub led: LedNode,
-}
-
-/// A pool as it is watched, readable or not.
-#[derive(Clone, Debug)]
-pub struct WatchedPool {
-    /// The object.
-    pub item: Item<Pool>,
 }
 
 impl NodeRecord {
@@ -106,40 +96,6 @@ impl NodeRecord {
 
     fn is_empty(&self) -> bool {
         self.node.is_none() && self.shadow.is_none() && self.agents.is_empty()
-    }
-}
-
-impl WatchedPool {
-    pub fn stored(&self) -> Option<&BottlerocketPoolStatus> {
-        self.item.ok().map(|pool| &pool.stored)
-    }
-
-    /// Whether it selects a node with these labels. If not even its selector can be read, nobody knows which nodes it was
-    /// meant for, so it holds all.
-    pub(crate) fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
-        let selector = self.item.ok().and_then(|pool| pool.selector.as_ref());
-        selector.is_none_or(|selector| selector.matches(labels))
-    }
-
-    pub(crate) fn priority(&self) -> u64 {
-        self.item.ok().map_or(u64::MAX, |pool| pool.priority)
-    }
-
-    /// What it says of its nodes, if that can be understood.
-    pub fn rules(&self) -> Option<&Rules> {
-        self.item.ok()?.rules.as_ref().ok()
-    }
-
-    /// Why it cannot be understood, if so.
-    pub(crate) fn invalid(&self) -> Option<String> {
-        match &self.item.body {
-            Ok(pool) => pool.rules.as_ref().err().map(ToString::to_string),
-            Err(why) => Some(why.to_string()),
-        }
-    }
-
-    pub(crate) fn gates(&self) -> &[PoolGate] {
-        self.rules().map_or(&[], |rules| &rules.gates)
     }
 }
 
@@ -253,14 +209,14 @@ impl Cluster {
     pub fn gate_queries(&self) -> BTreeSet<&GateQuery> {
         self.pools
             .values()
-            .flat_map(WatchedPool::gates)
+            .flat_map(Pool::gates)
             .map(|gate| &gate.query)
             .collect()
     }
 
     /// Whether the drains of a pool delete the pods that are left at their deadline.
     pub fn wants_force(&self) -> bool {
-        let mut rules = self.pools.values().filter_map(WatchedPool::rules);
+        let mut rules = self.pools.values().filter_map(Pool::rules);
         rules.any(|rules| rules.wants_force)
     }
 
@@ -268,18 +224,234 @@ impl Cluster {
     pub fn gates_of(&self, pools: &BTreeSet<usize>) -> impl Iterator<Item = (&str, &PoolGate)> {
         let of = self
             .pools
-            .values()
+            .iter()
             .enumerate()
             .filter(|(index, _)| pools.contains(index));
-        of.flat_map(|(_, pool)| pool.gates().iter().map(|gate| (pool.item.name(), gate)))
+        of.flat_map(|(_, (name, pool))| pool.gates().iter().map(|gate| (name.as_str(), gate)))
     }
 
-    /// The labels that say in which zones the nodes of each pool are, where these are not the well-known one.
-    pub(crate) fn topology_keys(&self) -> Vec<Option<&str>> {
-        self.pools
-            .values()
-            .map(|pool| pool.rules()?.topology_key())
+    /// Changes an record, if it is there. One that knows nothing any more goes.
+    fn change(&mut self, name: &str, change: impl FnOnce(&mut NodeRecord)) {
+        if let Some(record) = self.records.get_mut(name) {
+            change(record);
+            if record.is_empty() {
+                self.records.remove(name);
+            }
+        }
+    }
+}
+
+/// A kind of objects that is watched.
+pub trait Watched: Resource + Sized {
+    /// This object is there now, perhaps in place of an earlier version. Returns whether a decision could be another.
+    fn put(self, cluster: &mut Cluster) -> bool;
+
+    /// The object of this name is gone.
+    fn remove(name: &str, cluster: &mut Cluster);
+
+    /// `metadata.name`.
+    fn name(&self) -> &str {
+        self.meta().name.as_deref().unwrap_or_default()
+    }
+
+    /// Returns what a request calls the object of this name, if requests change such objects.
+    fn object(_name: &str) -> Option<Object<String>> {
+        None
+    }
+
+    /// Drops of these, which are being listed, what is beyond the bound of their kind, if there is one.
+    fn bound(_listed: &mut Vec<Self>) {}
+
+    /// These are all, in place of those that are known.
+    fn replace(objects: impl IntoIterator<Item = Self>, cluster: &mut Cluster) {
+        let mut gone = Self::names(cluster);
+        for object in objects {
+            gone.remove(object.name());
+            cluster.watched(object);
+        }
+        for name in gone {
+            if !cluster.is_ahead::<Self>(&name) {
+                Self::remove(&name, cluster);
+            }
+        }
+    }
+
+    /// The names of all that are there.
+    fn names(cluster: &Cluster) -> BTreeSet<String>;
+}
+
+impl Watched for Item<NodeFacts> {
+    fn object(name: &str) -> Option<Object<String>> {
+        Some(Object::Node(name.to_owned()))
+    }
+
+    fn put(self, cluster: &mut Cluster) -> bool {
+        let version = version(&self);
+        let node = NodeFacts::from(self);
+        let record = cluster.record(&names::shadow_name(&node.name));
+        let old = record.node.as_deref();
+        // Most changes of a Node are its kubelet's heartbeats.
+        let changed = old != Some(&node);
+        if old.is_some_and(|old| old.uid != node.uid) {
+            record.led = LedNode::default();
+        } else if changed {
+            record.led.owner = None;
+        }
+        (record.node, record.node_version) = (Some(Arc::new(node)), version);
+        changed
+    }
+
+    fn remove(name: &str, cluster: &mut Cluster) {
+        cluster.change(&names::shadow_name(name), |record| {
+            (record.node, record.node_version) = (None, None);
+            record.led = LedNode::default();
+        });
+    }
+
+    fn names(cluster: &Cluster) -> BTreeSet<String> {
+        cluster
+            .nodes()
+            .map(|(_, node)| node.name().to_owned())
             .collect()
+    }
+}
+
+impl Watched for Item<BottlerocketShadow> {
+    fn object(name: &str) -> Option<Object<String>> {
+        Some(Object::ShadowSpec(name.to_owned()))
+    }
+
+    fn put(self, cluster: &mut Cluster) -> bool {
+        let name = self.name().to_owned();
+        cluster.record(&name).shadow = Some(Arc::new(self));
+        true
+    }
+
+    fn remove(name: &str, cluster: &mut Cluster) {
+        cluster.change(name, |record| record.shadow = None);
+    }
+
+    fn names(cluster: &Cluster) -> BTreeSet<String> {
+        let with_shadow = cluster
+            .records
+            .iter()
+            .filter(|(_, record)| record.shadow.is_some());
+        with_shadow.map(|(name, _)| name.clone()).collect()
+    }
+}
+
+impl Watched for Item<WatchedFleet> {
+    fn object(_: &str) -> Option<Object<String>> {
+        Some(Object::Ledger)
+    }
+
+    fn put(self, cluster: &mut Cluster) -> bool {
+        cluster.fleet = Some(Arc::new(self));
+        true
+    }
+
+    fn remove(name: &str, cluster: &mut Cluster) {
+        cluster.fleet.take_if(|fleet| fleet.name() == name);
+    }
+
+    fn names(cluster: &Cluster) -> BTreeSet<String> {
+        cluster
+            .fleet
+            .iter()
+            .map(|fleet| fleet.name().to_owned())
+            .collect()
+    }
+}
+
+/// The agents' pods.
+impl Watched for PodItem {
+    fn put(self, cluster: &mut Cluster) -> bool {
+        let agent = AgentPod::of(&self);
+        let shadow = agent.as_ref().map(|agent| names::shadow_name(&agent.node));
+        let before = cluster.agents.get(self.name()).cloned();
+        let counts = self.body.is_err() || shadow.is_some();
+        if !counts || before.as_ref().is_some_and(|before| *before != shadow) {
+            <Self as Watched>::remove(self.name(), cluster);
+        }
+        if counts {
+            cluster
+                .agents
+                .insert(self.name().to_owned(), shadow.clone());
+        }
+        let Some((agent, shadow)) = agent.zip(shadow) else {
+            return before != counts.then_some(None);
+        };
+        let old = cluster
+            .record(&shadow)
+            .agents
+            .insert(self.name().to_owned(), agent.clone());
+        old != Some(agent)
+    }
+
+    fn remove(name: &str, cluster: &mut Cluster) {
+        if let Some(Some(shadow)) = cluster.agents.remove(name) {
+            cluster.change(&shadow, |record| {
+                record.agents.remove(name);
+            });
+        }
+    }
+
+    fn names(cluster: &Cluster) -> BTreeSet<String> {
+        cluster.agents.keys().cloned().collect()
+    }
+}
+
+impl Watched for Item<Pool> {
+    fn object(name: &str) -> Option<Object<String>> {
+        Some(Object::PoolStatus(name.to_owned()))
+    }
+
+    fn put(self, cluster: &mut Cluster) -> bool {
+        let name = self.name().to_owned();
+        let pool = Pool::from(self);
+        // Most changes of a pool are those of its status, which we write.
+        let before = cluster.pools.get(&name);
+        let mut changed = !before.is_some_and(|before| pool.says_the_same(before));
+        cluster.pools.insert(name.clone(), pool);
+        if cluster.pools.len() > POOLS_MAX
+            && let Some((last, _)) = cluster.pools.pop_last()
+        {
+            changed = last != name;
+            let first = cluster.pool_left_out.take();
+            cluster.pool_left_out = Some(first.map_or(last.clone(), |first| first.min(last)));
+        }
+        cluster.pools_revision += u64::from(changed);
+        true
+    }
+
+    fn bound(listed: &mut Vec<Self>) {
+        if listed.len() > POOLS_MAX + 1 {
+            listed.sort_by(|one, other| one.name().cmp(other.name()));
+            listed.truncate(POOLS_MAX + 1);
+        }
+    }
+
+    /// Pools that are gone leave first, so that they keep no other out.
+    fn replace(objects: impl IntoIterator<Item = Self>, cluster: &mut Cluster) {
+        let listed: Vec<Self> = objects.into_iter().collect();
+        let names: BTreeSet<&str> = listed.iter().map(Watched::name).collect();
+        let before = cluster.pools.len();
+        cluster
+            .pools
+            .retain(|name, _| names.contains(name.as_str()));
+        cluster.pools_revision += u64::from(cluster.pools.len() < before);
+        cluster.pool_left_out = None;
+        for pool in listed {
+            cluster.watched(pool);
+        }
+    }
+
+    fn remove(name: &str, cluster: &mut Cluster) {
+        cluster.pools_revision += u64::from(cluster.pools.remove(name).is_some());
+    }
+
+    fn names(cluster: &Cluster) -> BTreeSet<String> {
+        cluster.pools.keys().cloned().collect()
     }
 }
 

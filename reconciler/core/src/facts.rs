@@ -1,7 +1,6 @@
 //! What the reconciler decides on: plain values, joined by name, without clock or client.
 
 mod node;
-mod pool;
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -13,9 +12,9 @@ use jiff::Timestamp;
 use crate::times::Ahead;
 use crate::window::Starts;
 
+pub use crate::pool::{FirstPool, FirstPoolStanding, PoolFacts, Pools};
 pub(crate) use node::is_unavailable;
 pub use node::{NodeView, Owner, PodFacts, TimeFacts, UnmanagedNode};
-pub use pool::{FirstPool, FirstPoolStanding, PoolFacts, Pools};
 
 /// What a zone is called that has no name.
 pub(crate) const NO_ZONE: &str = "of no name";

@@ -1,17 +1,18 @@
-//! What a leader knows beside the cluster and its nodes. It is worked out from the cluster, the time and what the shell reports,
-//! and ends with the leadership. Pure.
+//! What a leader knows beside the cluster and its nodes: which pool owns a node, what the clock says of pools, and what the shell
+//! reports. It ends with the leadership. Pure.
 
-mod misplaced;
-mod owners;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use std::collections::BTreeMap;
-
+use brupop_api::crds::DONE_POOLS_MAX;
 use jiff::Timestamp;
 
 use crate::cluster::Cluster;
+use crate::facts::Owner;
+use crate::policy::Policy;
+use crate::pool::Pool;
+use crate::rules::{GateQuery, GateState, Rules};
 pub use crate::times::Ahead;
-pub use owners::RulesByOwner;
-pub(crate) use owners::{AtTime, KnownPool};
+use crate::window::{Span, Starts};
 
 /// What a leader knows of the fleet and its pools.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +28,7 @@ pub struct LeaderState {
     /// Whether this reconciler may delete pods that are left at the drain's deadline.
     pub may_force: bool,
     /// What the clock says of pools, and how their gates are, by name of the pool.
-    pub(crate) pools: BTreeMap<String, KnownPool>,
+    pub(crate) pools: BTreeMap<String, PoolState>,
     /// What the clock says of the default pool.
     pub(crate) default_pool: Option<AtTime>,
     /// The revision of the pools from which owners and pools were computed.
@@ -49,6 +50,93 @@ impl LeaderState {
     }
 }
 
+/// What is known of a pool, as long as no pool's spec changes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PoolState {
+    /// Why it, or its place among the others, cannot be understood, if so.
+    pub(crate) invalid: Option<String>,
+    /// What the clock says of its rules; worked out again only when that changes.
+    pub(crate) at: Option<AtTime>,
+    /// How its gates are, in their order; unknown where there is nothing.
+    pub(crate) gates: Vec<GateState>,
+}
+
+/// What the clock says of a pool's rules, for a span of time.
+#[derive(Clone, Debug)]
+pub(crate) struct AtTime {
+    /// When that began to hold, or earlier times were not looked at.
+    from: Timestamp,
+    /// When it changes.
+    pub(crate) until: Option<Timestamp>,
+    pub(crate) starts: Starts<'static>,
+    pub(crate) next_window: Option<Span>,
+}
+
+impl AtTime {
+    /// Of these rules.
+    fn of(rules: &Rules, now: Timestamp) -> Self {
+        let window = rules.window(now);
+        Self {
+            from: now,
+            until: rules.next_change(now, window),
+            starts: rules.starts(now, window),
+            next_window: window,
+        }
+    }
+
+    fn holds(&self, now: Timestamp) -> bool {
+        self.from <= now && self.until.is_none_or(|until| now < until)
+    }
+}
+
+impl LeaderState {
+    /// Finds the owners of nodes that are new or have changed, and of all once a pool has changed; and looks at the clock for each
+    /// pool, the default pool among them.
+    pub fn prepare_pools(&mut self, cluster: &mut Cluster, now: Timestamp, policy: &Policy) {
+        if self.pools_revision != cluster.pools_revision {
+            let mut misplaced = misplaced(&cluster.pools);
+            let known = |(name, pool): (&String, &Pool)| {
+                let invalid = pool.rules.as_ref().err().map(ToString::to_string);
+                let state = PoolState {
+                    invalid: invalid.or_else(|| misplaced.remove(name.as_str())),
+                    ..PoolState::default()
+                };
+                (name.clone(), state)
+            };
+            self.pools = cluster.pools.iter().map(known).collect();
+            self.pools_revision = cluster.pools_revision;
+            for record in cluster.records.values_mut() {
+                record.led.owner = None;
+            }
+        }
+        if !self.default_pool.as_ref().is_some_and(|at| at.holds(now)) {
+            self.default_pool = Some(AtTime::of(&policy.default_pool, now));
+        }
+        for (known, pool) in self.pools.values_mut().zip(cluster.pools.values()) {
+            if !known.at.as_ref().is_some_and(|at| at.holds(now)) {
+                known.at = pool.rules().map(|rules| AtTime::of(rules, now));
+            }
+        }
+        for record in cluster.records.values_mut() {
+            if let (None, Some(node)) = (record.led.owner, &record.node) {
+                record.led.owner = Some(owner(&node.all_labels, &cluster.pools));
+            }
+        }
+    }
+
+    /// Whether this is what is known of these pools.
+    pub fn is_of(&self, cluster: &Cluster) -> bool {
+        self.pools_revision == cluster.pools_revision
+    }
+
+    /// Records for each pool which of its gates is not open.
+    pub fn record_gates(&mut self, cluster: &Cluster, state: impl Fn(&GateQuery) -> GateState) {
+        for (known, pool) in self.pools.values_mut().zip(cluster.pools.values()) {
+            known.gates = pool.gates().iter().map(|gate| state(&gate.query)).collect();
+        }
+    }
+}
+
 impl Cluster {
     /// Records which Nodes are seen cordoned now. The time of the taint says since when, so that a new leader knows it, too.
     pub fn record_cordons(&mut self, now: Timestamp) {
@@ -61,4 +149,82 @@ impl Cluster {
             });
         }
     }
+
+    /// The rules for a node of this owner: those of its pool, or of the default pool where that has none, or no pool may update it.
+    pub fn rules<'a>(&'a self, owner: Option<Owner>, policy: &'a Policy) -> &'a Rules {
+        let pool = match owner {
+            Some(Owner::Pool(index)) => self.pools.values().nth(index),
+            _ => None,
+        };
+        pool.and_then(Pool::rules).unwrap_or(&policy.default_pool)
+    }
 }
+
+/// The owner of a node with these labels: of the pools that select it, the one of the highest priority.
+fn owner(labels: &BTreeMap<String, String>, pools: &BTreeMap<String, Pool>) -> Owner {
+    let selecting = pools.values().enumerate();
+    let selecting: Vec<_> = selecting.filter(|(_, pool)| pool.selects(labels)).collect();
+    let highest = selecting.iter().map(|(_, pool)| pool.priority).max();
+    let mut first = selecting
+        .iter()
+        .filter(|(_, pool)| Some(pool.priority) == highest);
+    match (first.next(), first.next()) {
+        (None, _) => Owner::DefaultPool,
+        (Some((index, _)), None) => Owner::Pool(*index),
+        (Some((one, _)), Some((other, _))) => Owner::Conflict(*one, *other),
+    }
+}
+
+/// Why pools that wait for each other are not understood; their names follow.
+const CIRCLE: &str = "spec.dependsOn: these pools wait for each other, so none of them would ever begin; take one of them out: ";
+
+/// Why a pool is not understood that comes after one of too many. The number is [`DONE_POOLS_MAX`].
+const TOO_MANY: &str = "spec.dependsOn: more than 16 pools go before others, and the ledger has room for the first 16 by name; \
+                        let one pool of them go first for several";
+
+/// The pools whose `spec.dependsOn` is invalid, and why.
+fn misplaced(pools: &BTreeMap<String, Pool>) -> BTreeMap<&str, String> {
+    let after = |name: &str| {
+        let rules = pools.get(name).and_then(Pool::rules);
+        rules
+            .map_or(&[][..], |rules| &rules.depends_on)
+            .iter()
+            .map(|(pool, _)| pool.as_str())
+    };
+    let known: BTreeSet<&str> = pools.keys().flat_map(|name| after(name)).collect();
+    let known: BTreeSet<&str> = known.into_iter().take(DONE_POOLS_MAX).collect();
+    // The shortest way from a pool back to it. Those that are too many are said to be so.
+    let circle = |name: &str| {
+        let mut ways = VecDeque::from_iter(known.get(name).map(|name| vec![*name]));
+        let mut seen = BTreeSet::new();
+        while let Some(way) = ways.pop_front() {
+            for next in way.last().into_iter().flat_map(|last| after(last)) {
+                let way = [&way[..], &[next]].concat();
+                if next == name {
+                    return Some(way);
+                }
+                if known.contains(next) && seen.insert(next) {
+                    ways.push_back(way);
+                }
+            }
+        }
+        None
+    };
+    let why = |name: &str| {
+        let too_many = || {
+            after(name)
+                .any(|pool| !known.contains(pool))
+                .then(|| TOO_MANY.to_owned())
+        };
+        circle(name)
+            .map(|way| format!("{CIRCLE}{}", way.join(" after ")))
+            .or_else(too_many)
+    };
+    pools
+        .keys()
+        .filter_map(|name| Some((name.as_str(), why(name)?)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

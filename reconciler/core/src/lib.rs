@@ -7,8 +7,8 @@
 //! - [`decide`] turns facts into steps and reasons.
 //! - [`kept`] bounds what is kept of other people's pods and budgets.
 //! - [`drain`] and [`workloads`] say which pods go, what stands in the way, and what has to come back.
-//! - [`pool`] is what people say of a part of the fleet; `leader/owners.rs` says whose a node is, [`gates`] what is made of the
-//!   answers that close gates.
+//! - [`pool`] is a part of the fleet, [`rules`] what people say of it; [`leader`] says whose a node is, [`gates`] what is made of
+//!   the answers that close gates.
 //! - [`window`] says when updates may start; [`status`] says what people see, [`phases`] what became of updates.
 //!
 //! Read [`facts`] first, then `decide/mod.rs`, `decide/assess.rs` and `decide/allocate.rs`.

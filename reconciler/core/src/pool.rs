@@ -1,14 +1,27 @@
-//! Pools as they are watched: which nodes each selects, and its rules.
+//! Pools: which nodes each selects and its rules, as they are watched; and what decisions see of them at one time.
 
-use brupop_api::BottlerocketPool;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use brupop_api::fleet::{BottlerocketFleetStatus, VersionRecord};
 use brupop_api::item::{self, Readable, Unreadable};
+use brupop_api::names::DEFAULT_POOL;
 use brupop_api::pool::{BottlerocketPoolSpec, NodeSelector, Operator};
+use brupop_api::{BottlerocketPool, BottlerocketPoolStatus, Item};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::{Expression, Selector};
+use kube::core::{Expression, Selector, SelectorExt as _};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::rules::{Invalid, Rules};
+use crate::cluster::Cluster;
+use crate::deadlines::Clock;
+use crate::facts::{Owner, Release};
+use crate::leader::{LeaderState, PoolState};
+use crate::policy::Policy;
+use crate::rules::{GateState, Invalid, PoolGate, Rules, limit};
+use crate::times::Ahead;
+use crate::window::{Span, Starts, Until};
 
 /// A pool as it is watched.
 #[derive(Clone, Debug)]
@@ -16,7 +29,7 @@ pub struct Pool {
     /// Namespace, name, UID, generation.
     pub metadata: ObjectMeta,
     /// The status, to tell what is stored already. No decision reads it.
-    pub stored: brupop_api::BottlerocketPoolStatus,
+    pub stored: BottlerocketPoolStatus,
     /// Which nodes it selects; `None` = nobody knows, so it holds all.
     pub selector: Option<Selector>,
     /// Of the pools that select a node, the one of the highest priority owns it.
@@ -37,6 +50,35 @@ impl Pool {
         self.metadata.uid == before.metadata.uid
             && (&self.selector, self.priority) == (&before.selector, before.priority)
             && self.rules == before.rules
+    }
+
+    /// Whether it selects a node with these labels. If not even its selector can be read, nobody knows which nodes it was
+    /// meant for, so it holds all.
+    pub(crate) fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+        let selector = self.selector.as_ref();
+        selector.is_none_or(|selector| selector.matches(labels))
+    }
+
+    /// What it says of its nodes, if that can be understood.
+    pub fn rules(&self) -> Option<&Rules> {
+        self.rules.as_ref().ok()
+    }
+
+    pub(crate) fn gates(&self) -> &[PoolGate] {
+        self.rules().map_or(&[], |rules| &rules.gates)
+    }
+}
+
+impl From<Item<Self>> for Pool {
+    fn from(item: Item<Self>) -> Self {
+        item.body.unwrap_or_else(|why| Self {
+            metadata: item.metadata,
+            stored: BottlerocketPoolStatus::default(),
+            selector: None,
+            priority: u64::MAX,
+            paused: false,
+            rules: Err(Invalid::new("metadata", why.to_string())),
+        })
     }
 }
 
@@ -105,3 +147,309 @@ fn requirements(selector: &NodeSelector) -> Vec<Expression> {
     });
     labels.chain(expressions).collect()
 }
+
+/// A pool, as decisions see it.
+#[derive(Clone, Debug)]
+pub struct PoolFacts<'a> {
+    /// `metadata.name`.
+    pub name: &'a str,
+    /// How many opted-in nodes it owns.
+    pub nodes: u64,
+    /// How many of its nodes may be unavailable at once.
+    pub limit: u64,
+    /// Whether it keeps two of its zones from being unavailable together.
+    pub one_zone_at_a_time: bool,
+    /// Whether it lets updates start now, and go on to the cordon.
+    pub starts: Starts<'a>,
+    /// Whether it has gates.
+    pub has_gates: bool,
+    /// Of its gates one that is not open, and its name.
+    pub gate: Option<(GateState, &'a str)>,
+    /// The window that is open, or the next one.
+    pub next_window: Option<Span>,
+    /// Its rules, if they can be understood.
+    pub rules: Option<&'a Rules>,
+    /// For each version with which a pool is done: the first of the pools that go first and are not done with it for long
+    /// enough; `None` = all are.
+    pub waits_for: BTreeMap<&'a str, Option<FirstPool<'a>>>,
+    /// A pool that goes first, by name, if there is none of this name: it is never done.
+    pub missing: Option<&'a str>,
+    /// For each version and variant that nodes have reported, if the pool lets versions ripen: until when; `None` = it is old
+    /// enough.
+    pub ripens: BTreeMap<(&'a str, &'a str), Option<Until>>,
+}
+
+impl<'a> PoolFacts<'a> {
+    /// A default pool with one node, in which one may be updated at any time.
+    pub const DEFAULT: Self = Self {
+        name: DEFAULT_POOL,
+        nodes: 1,
+        limit: 1,
+        one_zone_at_a_time: false,
+        starts: Starts::Open,
+        has_gates: false,
+        gate: None,
+        next_window: None,
+        rules: None,
+        waits_for: BTreeMap::new(),
+        missing: None,
+        ripens: BTreeMap::new(),
+    };
+
+    /// The pool that has to be done with this version first, if there is one that is not.
+    pub(crate) fn waits_for(&self, version: &str) -> Option<FirstPool<'a>> {
+        if let Some(pool) = self.missing {
+            return Some(FirstPool {
+                pool,
+                standing: FirstPoolStanding::Missing,
+            });
+        }
+        let first = || {
+            let pool = self.rules?.depends_on.first()?.0.as_str();
+            Some(FirstPool {
+                pool,
+                standing: FirstPoolStanding::NotDone,
+            })
+        };
+        self.waits_for.get(version).copied().unwrap_or_else(first)
+    }
+
+    /// Until when this version is too young for nodes of this variant in the pool, if it is.
+    pub(crate) fn ripens(&self, (version, variant): Release<'_>) -> Option<Until> {
+        let unknown = || self.rules?.min_age.is_positive().then_some(Until::Unknown);
+        self.ripens
+            .get(&(version, variant))
+            .copied()
+            .unwrap_or_else(unknown)
+    }
+}
+
+/// A pool that goes first, and is not done for long enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FirstPool<'a> {
+    /// Its name.
+    pub pool: &'a str,
+    /// Why others still wait for it.
+    pub standing: FirstPoolStanding<'a>,
+}
+
+/// Why others still wait for a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FirstPoolStanding<'a> {
+    /// There is no pool of this name.
+    Missing,
+    NotDone,
+    /// It owns no node, so it is never done.
+    Empty,
+    /// A node of it runs an older version and does not ask for this one.
+    Behind(&'a str),
+    /// It is done, and has been for long enough at this time.
+    Soaking(Timestamp),
+}
+
+/// The pools at one time.
+#[derive(Clone, Debug)]
+pub struct Pools<'a> {
+    /// The pool of nodes that no `BottlerocketPool` selects.
+    pub default: PoolFacts<'a>,
+    /// All others, sorted by name.
+    pub all: Vec<PoolFacts<'a>>,
+    /// How many nodes may be unavailable at once in all of them.
+    pub ceiling: u64,
+    /// The earliest time at which the clock alone changes one of them.
+    pub next: Option<Timestamp>,
+    /// The times that were ahead when this leader first saw them.
+    pub ahead: Ahead,
+}
+
+/// Why a pool starts nothing before its windows have been evaluated.
+const NOT_LOOKED_AT: &str = "the clock was not looked at yet";
+
+/// The pools as decisions see them, sorted by name, and the earliest time at which the clock alone changes one of them. One
+/// at which nobody has looked holds its nodes.
+pub fn pools_at<'a>(
+    cluster: &'a Cluster,
+    leader: &'a LeaderState,
+    policy: &'a Policy,
+    now: Timestamp,
+) -> Pools<'a> {
+    let mut nodes = vec![0; cluster.pools.len()];
+    let (mut labelled, mut unselected) = (0, 0);
+    for record in cluster.records.values() {
+        if !record.node.as_ref().is_some_and(|node| node.labelled) {
+            continue;
+        }
+        labelled += 1;
+        match record.led.owner.unwrap_or(Owner::Unknown) {
+            Owner::Pool(index) => {
+                if let Some(count) = nodes.get_mut(index) {
+                    *count += 1;
+                }
+            }
+            Owner::DefaultPool => unselected += 1,
+            Owner::Conflict(..) | Owner::Unknown => {}
+        }
+    }
+    let ceiling = ceiling(cluster, labelled);
+    let default = default_pool(leader, policy, unselected);
+    let all_read = cluster.pool_left_out.is_none();
+    let pools = cluster.pools.iter().zip(nodes);
+    let facts = pools.map(|((name, pool), nodes)| {
+        let facts = facts(name, pool, leader.pools.get(name), nodes);
+        let mut after = facts.rules.into_iter().flat_map(|rules| &rules.depends_on);
+        let missing = after.find(|(first, _)| all_read && !cluster.pools.contains_key(first));
+        PoolFacts {
+            missing: missing.map(|(first, _)| first.as_str()),
+            ..facts
+        }
+    });
+    let mut all: Vec<_> = facts.collect();
+    let mut clock = Clock::new(now, &leader.ahead);
+    if let Some(ledger) = cluster.ledger() {
+        await_first_pools(&mut all, ledger, &mut clock);
+        await_ages(&mut all, &ledger.versions, &mut clock);
+    }
+    let at = leader.pools.values().filter_map(|pool| pool.at.as_ref());
+    clock.wake_at(
+        at.chain(&leader.default_pool)
+            .filter_map(|at| at.until)
+            .min(),
+    );
+    Pools {
+        default,
+        all,
+        ceiling: ceiling.unwrap_or(u64::MAX),
+        next: clock.next,
+        ahead: clock.ahead,
+    }
+}
+
+/// The most nodes that may be unavailable in the whole fleet of `labelled` nodes, if the fleet says so.
+fn ceiling(cluster: &Cluster, labelled: u64) -> Option<u64> {
+    let text = cluster.fleet()?.object.spec.max_unavailable.as_ref()?;
+    // The schema lets nothing else pass; the lowest limit is the safe one.
+    Some(limit(text).unwrap_or_default().of(labelled))
+}
+
+/// The default pool with this number of opted-in nodes.
+fn default_pool<'a>(leader: &LeaderState, policy: &'a Policy, nodes: u64) -> PoolFacts<'a> {
+    let (rules, at) = (&policy.default_pool, leader.default_pool.as_ref());
+    let not_looked_at = Starts::Invalid(NOT_LOOKED_AT);
+    PoolFacts {
+        nodes,
+        limit: rules.limit.of(nodes),
+        starts: at.map_or(not_looked_at, |at| at.starts),
+        next_window: at.and_then(|at| at.next_window),
+        rules: Some(rules),
+        ..PoolFacts::DEFAULT
+    }
+}
+
+/// The pool as decisions see it, with this number of opted-in nodes.
+fn facts<'a>(
+    name: &'a str,
+    pool: &'a Pool,
+    known: Option<&'a PoolState>,
+    nodes: u64,
+) -> PoolFacts<'a> {
+    let (rules, at) = (pool.rules(), known.and_then(|known| known.at.as_ref()));
+    let starts = match (known.and_then(|known| known.invalid.as_deref()), at) {
+        (None, Some(at)) => at.starts,
+        (why, _) => Starts::Invalid(why.unwrap_or(NOT_LOOKED_AT)),
+    };
+    PoolFacts {
+        name,
+        nodes,
+        limit: rules.map_or(1, |rules| rules.limit.of(nodes)),
+        one_zone_at_a_time: rules.is_some_and(Rules::one_zone_at_a_time),
+        starts,
+        has_gates: !pool.gates().is_empty(),
+        gate: closed_gate(pool, known.map_or(&[], |known| &known.gates)),
+        next_window: at.and_then(|at| at.next_window),
+        rules,
+        ..PoolFacts::DEFAULT
+    }
+}
+
+/// Of its gates that are not open the worst one, and of these the first. Nobody knows of one that was not asked.
+fn closed_gate<'a>(pool: &'a Pool, states: &[GateState]) -> Option<(GateState, &'a str)> {
+    let states = states
+        .iter()
+        .copied()
+        .chain(std::iter::repeat(GateState::Unknown));
+    let gates = states.zip(pool.gates().iter().map(|gate| gate.name.as_str()));
+    gates
+        .filter(|(state, _)| *state != GateState::Open)
+        .min_by_key(|(state, _)| Reverse(*state))
+}
+
+/// Computes for each version which pool has to be done with it first (`spec.dependsOn`), by the pools that the ledger says are done.
+pub fn await_first_pools<'a>(
+    pools: &mut [PoolFacts<'a>],
+    ledger: &'a BottlerocketFleetStatus,
+    clock: &mut Clock<'_>,
+) {
+    for pool in pools {
+        let Some(rules) = pool.rules.filter(|rules| !rules.depends_on.is_empty()) else {
+            continue;
+        };
+        for done in &ledger.done_pools {
+            let version = done.version.as_str();
+            if pool.waits_for.contains_key(version) {
+                continue;
+            }
+            let mut first = None;
+            for (name, soak) in &rules.depends_on {
+                let mut all = ledger.done_pools.iter();
+                let done = all.find(|done| done.pool == *name && done.version == version);
+                let since = done.and_then(|done| clock.read([name, version], Some(&done.since)));
+                match since.and_then(|since| since.checked_add(*soak).ok()) {
+                    Some(at) if at <= clock.now => {}
+                    due => {
+                        let standing =
+                            due.map_or(FirstPoolStanding::NotDone, FirstPoolStanding::Soaking);
+                        first = first.or(Some(FirstPool {
+                            pool: name,
+                            standing,
+                        }));
+                        clock.wake_at(due);
+                    }
+                }
+            }
+            pool.waits_for.insert(version, first);
+        }
+    }
+}
+
+/// Computes for each version and variant whether it is old enough for each pool (`spec.versions.minAge`).
+fn await_ages<'a>(
+    pools: &mut [PoolFacts<'a>],
+    versions: &'a [VersionRecord],
+    clock: &mut Clock<'_>,
+) {
+    for pool in pools {
+        let min_age = pool
+            .rules
+            .map_or(SignedDuration::ZERO, |rules| rules.min_age);
+        if min_age.is_zero() {
+            continue;
+        }
+        for record in versions.iter().filter(|it| it.reported_at.is_some()) {
+            let (version, reported) = (record.version.as_str(), record.reported_at.as_deref());
+            let since = clock.read(["status.versions", version], reported);
+            let ripe = since.and_then(|since| since.checked_add(min_age).ok());
+            let waits = ripe.filter(|at| *at > clock.now);
+            clock.wake_at(waits);
+            let until = if ripe.is_none() {
+                Some(Until::Unknown)
+            } else {
+                waits.map(Until::At)
+            };
+            pool.ripens
+                .insert((version, record.variant.as_str()), until);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -85,7 +85,10 @@ impl Cluster {
             Object::ShadowSpec(name) | Object::ShadowStatus(name) => {
                 version(&**self.records.get(name)?.shadow.as_ref()?)
             }
-            Object::PoolStatus(name) => version(&self.pools.get(name)?.item),
+            Object::PoolStatus(name) => {
+                let version = self.pools.get(name)?.metadata.resource_version.as_ref();
+                version?.parse().ok()
+            }
             Object::Node(name) => self.records.get(&shadow_name(name))?.node_version,
         }
     }

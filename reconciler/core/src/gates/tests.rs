@@ -1,9 +1,10 @@
 //! What closes and opens a gate, and when it is asked.
 
+mod answer;
 mod pools;
 
-use super::answer::GateAnswer::{self, Bad, Good, Unknown};
 use super::*;
+use GateAnswer::{Bad, Good, Unknown};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 

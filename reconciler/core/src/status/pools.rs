@@ -16,11 +16,11 @@ use semver::Version;
 use serde_json::{Value, json};
 
 use super::{DesiredCondition, Progress, generation};
-use crate::cluster::WatchedPool;
 use crate::decide::{Contenders, Decision, Reason, TooManyFailures};
 use crate::facts::{
     FirstPool, FirstPoolStanding, FleetFacts, NodeView, Observed, Owner, PoolFacts, in_order,
 };
+use crate::pool::Pool;
 use crate::rules::{GateQuery, PoolGate};
 use crate::window::Starts;
 
@@ -257,10 +257,8 @@ impl<'a> Tally<'a> {
 
 impl DesiredPoolStatus {
     /// Whether all of this, of the pool's spec as it is now, is stored already.
-    pub fn is_stored_in(&self, pool: &WatchedPool) -> bool {
-        let (Some(stored), generation) = (pool.stored(), pool.observed()) else {
-            return false;
-        };
+    pub fn is_stored_in(&self, pool: &Pool) -> bool {
+        let (stored, generation) = (&pool.stored, pool.observed());
         stored.observed_generation == generation
             && stored.counts == self.counts
             && stored.next_window == self.next_window
@@ -272,14 +270,14 @@ impl DesiredPoolStatus {
     }
 
     /// The status to apply to the pool.
-    pub fn patch(&self, pool: &WatchedPool, now: &str) -> Value {
-        let stored = pool.stored().map_or(&[][..], |status| &status.conditions);
+    pub fn patch(&self, pool: &Pool, now: &str) -> Value {
+        let stored = &pool.stored.conditions;
         let generation = pool.observed();
         let conditions = self
             .conditions
             .iter()
             .map(|wanted| wanted.stored_over(stored, generation, now));
-        let ObjectMeta { name, uid, .. } = &pool.item.metadata;
+        let ObjectMeta { name, uid, .. } = &pool.metadata;
         json!({
             "apiVersion": BottlerocketPool::api_version(&()),
             "kind": BottlerocketPool::kind(&()),
@@ -295,10 +293,10 @@ impl DesiredPoolStatus {
     }
 }
 
-impl WatchedPool {
+impl Pool {
     /// The generation of the spec, as conditions have it.
     fn observed(&self) -> Option<u64> {
-        generation(&self.item.ok()?.metadata)
+        generation(&self.metadata)
     }
 }
 

@@ -18,9 +18,9 @@ use crate::facts::Observed;
 use crate::leader::LeaderState;
 use crate::led::KnownDrain;
 use crate::objects::{AgentPod, Budget, NodeFacts, PodItem, Readiness};
-use crate::observe::{Now, observe, pools_at};
+use crate::observe::{Now, observe};
 use crate::policy::Policy;
-use crate::pool::Pool;
+use crate::pool::{Pool, pools_at};
 
 pub(crate) const NOW: &str = "2026-11-21T04:00:00Z";
 /// Versions of Bottlerocket.

@@ -308,12 +308,12 @@ fn an_empty_node_waits_a_minute_after_the_last_volume_that_went() {
             [("n", marked(marker.clone()))],
             [("brs-n", json!({"state": "Idle"}), json!({}))],
         );
-        let drain = crate::led::KnownDrain {
+        let drain = KnownDrain {
             empty: since.map(|since| Empty {
                 since: at(since),
                 volumes: 1,
             }),
-            ..crate::led::KnownDrain::default()
+            ..KnownDrain::default()
         };
         cluster.record("brs-n").led.drain = Some(drain);
         let observed = observe_at(&cluster, &POLICY, NOW);

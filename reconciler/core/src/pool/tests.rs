@@ -1,10 +1,9 @@
 //! For whom it counts that a pool is done with a version.
 
 use super::*;
-use crate::cluster::{Cluster, Watched as _};
+use crate::cluster::Watched as _;
 use crate::policy::USUAL;
 use crate::tests::world::{self, NOW, known, later as at, pool, read};
-use crate::times::Ahead;
 use serde_json::json;
 
 #[test]
@@ -23,9 +22,9 @@ fn the_first_pool_that_is_not_done_is_named() {
         done("stage", "1.2.0", -1),
     ]}));
     let known = known(&cluster);
-    let mut pools = crate::observe::pools_at(&cluster, &known, &USUAL, world::at(NOW));
+    let mut pools = pools_at(&cluster, &known, &USUAL, world::at(NOW));
     let mut clock = Clock::new(world::at(NOW), Ahead::NONE);
-    apply(&mut pools.all, &ledger, &mut clock);
+    await_first_pools(&mut pools.all, &ledger, &mut clock);
     assert_eq!(clock.next.map(|next| next.to_string()), Some(at(1)));
     let web = &pools.all[2];
     let soaks = FirstPoolStanding::Soaking(at(1).parse().unwrap());

@@ -1,7 +1,7 @@
 //! What the default pool owns, and when it lets updates start.
 
 use super::*;
-use crate::facts::PoolFacts;
+use crate::pool::PoolFacts;
 use crate::tests::world::put_ledger;
 use crate::window::{self, Until};
 use jiff::SignedDuration;

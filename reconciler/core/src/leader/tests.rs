@@ -1,13 +1,13 @@
 //! Whose a node is, in every order of pools.
 
 mod default_pool;
+mod misplaced;
 
 use super::*;
 use crate::cluster::Watched;
 use crate::objects::NodeFacts;
-use crate::observe::pools_at;
 use crate::policy::USUAL;
-use crate::pool::{POOLS_MAX, Pool};
+use crate::pool::{POOLS_MAX, pools_at};
 use crate::rules::{Limit, StepDurations};
 use crate::tests::world::{at, known, labels, node as a_node, pool as a_pool, prepare, read};
 use brupop_api::Item;
@@ -370,7 +370,7 @@ fn a_pool_says_whether_pods_that_ask_for_it_are_respected() {
         cluster.replace(pools);
         let policy = Policy::default();
         known.prepare_pools(&mut cluster, Timestamp::UNIX_EPOCH, &policy);
-        let rules = RulesByOwner::new(&cluster, &policy).of(cluster.owner("brs-n"));
+        let rules = cluster.rules(cluster.owner("brs-n"), &policy);
         assert_eq!(rules.respect_do_not_disrupt, respects);
     }
 }

@@ -1,9 +1,7 @@
 //! Pools that no order has a place for.
 
+use super::a_pool as pool;
 use super::*;
-use crate::cluster::{Cluster, Watched as _};
-use crate::tests::world::pool;
-use serde_json::{Value, json};
 
 fn cluster(pools: &[(&str, Value)]) -> Cluster {
     let mut cluster = Cluster::default();

@@ -1,10 +1,10 @@
 //! What Prometheus answers, and what others do.
 
-use super::*;
+use crate::gates::*;
 use serde_json::{Value, json};
 
 fn found(body: &Value) -> Result<bool, GateAnswerError> {
-    read(body.to_string().as_bytes())
+    read_answer(body.to_string().as_bytes())
 }
 
 /// What 2.42 answers, as it was recorded, with these series.
@@ -109,7 +109,7 @@ fn nonsense_says_nothing() {
         br#"{"status":"success"}x"#,
     ] {
         assert_eq!(
-            read(body),
+            read_answer(body),
             Err(Unreadable),
             "{}",
             String::from_utf8_lossy(body)
@@ -121,15 +121,15 @@ fn nonsense_says_nothing() {
 fn what_is_huge_or_deep_is_not_read() {
     let mut body = vector(json!([])).to_string().into_bytes();
     body.resize(ANSWER_MAX, b' ');
-    assert_eq!(read(&body), Ok(false));
+    assert_eq!(read_answer(&body), Ok(false));
     body.push(b' ');
-    assert_eq!(read(&body), Err(GateAnswerError::TooLong));
+    assert_eq!(read_answer(&body), Err(GateAnswerError::TooLong));
     let deep = format!(
         r#"{{"status":"success","data":{{"resultType":"vector","result":{}{}}}}}"#,
         "[".repeat(20_000),
         "]".repeat(20_000)
     );
-    assert!(read(deep.as_bytes()).is_err());
+    assert!(read_answer(deep.as_bytes()).is_err());
 }
 
 #[test]
