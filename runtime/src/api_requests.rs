@@ -108,10 +108,7 @@ fn is_watch(uri: &Uri) -> bool {
 
 /// Is this the path of all objects of a resource, in a namespace or in all of them?
 fn names_collection(path: &str) -> bool {
-    let path: Vec<&str> = path
-        .split('/')
-        .filter(|segment| !segment.is_empty())
-        .collect();
+    let path: Vec<&str> = path.split('/').filter(|it| !it.is_empty()).collect();
     let (["api", _, resource @ ..] | ["apis", _, _, resource @ ..]) = path.as_slice() else {
         return false;
     };

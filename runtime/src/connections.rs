@@ -149,10 +149,8 @@ impl Server {
     where
         S: AsyncRead + AsyncWrite + Unpin + 'static,
     {
-        let (permit, pages) = (
-            Arc::new(permit),
-            TowerToHyperService::new(warp::service(self.pages)),
-        );
+        let permit = Arc::new(permit);
+        let pages = TowerToHyperService::new(warp::service(self.pages));
         let service = service_fn(|mut request: Request<Incoming>| {
             permit.answer();
             request.extensions_mut().insert(Arc::clone(&permit));

@@ -96,20 +96,14 @@ where
     fn version(&self) -> kube::Result<String> {
         let list: ObjectList<IgnoredAny> =
             serde_json::from_slice(self.objects.cutter.rest()).map_err(Error::SerdeError)?;
-        if list
-            .metadata
-            .continue_
-            .is_some_and(|token| !token.is_empty())
-        {
+        let metadata = list.metadata;
+        if metadata.continue_.is_some_and(|it| !it.is_empty()) {
             return Err(invalid("the answer is a part of the list"));
         }
         if list.items.len() != self.objects.count {
             return Err(invalid(NOT_OBJECTS));
         }
-        let version = list
-            .metadata
-            .resource_version
-            .filter(|version| !version.is_empty());
+        let version = metadata.resource_version.filter(|it| !it.is_empty());
         version.ok_or_else(|| invalid("the list has no version"))
     }
 }

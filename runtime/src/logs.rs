@@ -11,11 +11,10 @@ mod quota;
 
 use tracing::Dispatch;
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::{self, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::registry;
+use tracing_subscriber::{Layer, registry};
 
 pub use quota::Quota;
 

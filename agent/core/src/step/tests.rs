@@ -265,6 +265,12 @@ fn available() -> Updates<'static> {
     )
 }
 
+/// The new version is staged, and this was chosen by a refresh that ended at this second.
+fn looked(chosen: Option<&'static str>, success: bool, second: i64) -> HostFacts<'static> {
+    let refresh = last(Command::Refresh, success, second);
+    old(known(UpdateState::Staged, chosen, Some(NEW), refresh))
+}
+
 pub(super) fn is_staged(command: LastCommand<'static>) -> Updates<'static> {
     known(UpdateState::Staged, Some(NEW), Some(NEW), command)
 }

@@ -143,14 +143,6 @@ fn only_our_refresh_leaves_the_image_trusted() {
 /// Its prepare may have written what the look found, or nothing.
 #[test]
 fn a_prefetch_the_first_refresh_rejects_is_replaced() {
-    let chooses = |chosen, second| {
-        old(known(
-            IsStaged,
-            chosen,
-            Some(NEW),
-            last(Refresh, true, second),
-        ))
-    };
     let first = |before| StepMemory {
         asked: Some(first_look(before)),
         ..later()
@@ -164,11 +156,11 @@ fn a_prefetch_the_first_refresh_rejects_is_replaced() {
         ..due()
     };
     let read = waiting(NEW);
-    let (report, memory) = step(&chooses(Some(OTHER), 7), &facts(&read), &first(5));
+    let (report, memory) = step(&looked(Some(OTHER), true, 7), &facts(&read), &first(5));
     assert_eq!(words(&report), "-StatusStaged TargetVersion");
     assert_eq!(memory.distrusted_at, Some(time(7)));
     let (_, memory) = step(
-        &chooses(Some(OTHER), 9),
+        &looked(Some(OTHER), true, 9),
         &facts(&read),
         &StepMemory {
             distrusted_at: Some(time(7)),
@@ -181,9 +173,9 @@ fn a_prefetch_the_first_refresh_rejects_is_replaced() {
         "known past the next look of ours"
     );
     check! {
-        "withdrawn": chooses(None, 7), waiting(NEW), first(5) => "-StatusStaged -TargetVersion";
-        "downloaded over": chooses(Some(OTHER), 7), target(idle()), distrusted(7) => "prepare";
-        "but not if something ran since": chooses(Some(OTHER), 9), target(idle()), distrusted(7) => WAITS;
+        "withdrawn": looked(None, true, 7), waiting(NEW), first(5) => "-StatusStaged -TargetVersion";
+        "downloaded over": looked(Some(OTHER), true, 7), target(idle()), distrusted(7) => "prepare";
+        "but not if something ran since": looked(Some(OTHER), true, 9), target(idle()), distrusted(7) => WAITS;
         "the first look failed": old(known(IsStaged, None, Some(NEW), last(Refresh, false, 7))), waiting(NEW), first(5)
             => "StatusStaged(ahead) RefreshFailed \"refresh failed with exit status 1: no route\"";
     }

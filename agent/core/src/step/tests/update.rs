@@ -106,22 +106,6 @@ fn only_an_image_still_chosen_is_activated() {
     let first = || looking(5);
     let second = || looking(7);
     let later = || asked(Refresh, 7);
-    let chooses = |chosen, second| {
-        known(
-            UpdateState::Staged,
-            chosen,
-            Some(NEW),
-            last(Refresh, true, second),
-        )
-    };
-    let fails = |chosen, second| {
-        known(
-            UpdateState::Staged,
-            chosen,
-            Some(NEW),
-            last(Refresh, false, second),
-        )
-    };
     let message = "refresh failed with exit status 1: no route";
     let failed = || {
         let told = says(waiting(), Problem::RefreshFailed, message);
@@ -133,21 +117,21 @@ fn only_an_image_still_chosen_is_activated() {
         })
     };
     check! {
-        "another was published": old(chooses(Some(OTHER), 7)), waiting(), first()
+        "another was published": looked(Some(OTHER), true, 7), waiting(), first()
             => "-StatusStaged TargetVersion";
-        "it was withdrawn": old(chooses(None, 7)), waiting(), first() => "-StatusStaged -TargetVersion";
-        "and said: the reconciler gives up": old(chooses(Some(OTHER), 7)), moved(), refreshed() => "wait";
-        "chosen once more: downloaded once more": old(chooses(Some(NEW), 9)), dropped(), refreshed() => "prepare";
-        "confirmed, and another later": old(chooses(Some(OTHER), 9)), confirmed(), later()
+        "it was withdrawn": looked(None, true, 7), waiting(), first() => "-StatusStaged -TargetVersion";
+        "and said: the reconciler gives up": looked(Some(OTHER), true, 7), moved(), refreshed() => "wait";
+        "chosen once more: downloaded once more": looked(Some(NEW), true, 9), dropped(), refreshed() => "prepare";
+        "confirmed, and another later": looked(Some(OTHER), true, 9), confirmed(), later()
             => "StatusStaged TargetVersion";
-        "the look fails: said, and no failure of the attempt": old(fails(Some(NEW), 7)), waiting(), first()
+        "the look fails: said, and no failure of the attempt": looked(Some(NEW), false, 7), waiting(), first()
             => "StatusStaged RefreshFailed \"refresh failed with exit status 1: no route\"";
-        "and is repeated": old(fails(Some(NEW), 7)), failed(), refreshed() => "refresh";
-        "also if nothing is chosen after it": old(fails(None, 7)), failed(), refreshed() => "refresh";
-        "also by another process": old(fails(None, 7)), failed(), fresh() => "refresh";
-        "fails again": old(fails(None, 9)), failed(), second() => "StatusStaged";
-        "succeeds at last": old(chooses(Some(NEW), 9)), failed(), second() => "-StatusProblem -StatusMessage StatusStaged";
-        "succeeds at last, and another is chosen": old(chooses(Some(OTHER), 9)), failed(), second()
+        "and is repeated": looked(Some(NEW), false, 7), failed(), refreshed() => "refresh";
+        "also if nothing is chosen after it": looked(None, false, 7), failed(), refreshed() => "refresh";
+        "also by another process": looked(None, false, 7), failed(), fresh() => "refresh";
+        "fails again": looked(None, false, 9), failed(), second() => "StatusStaged";
+        "succeeds at last": looked(Some(NEW), true, 9), failed(), second() => "-StatusProblem -StatusMessage StatusStaged";
+        "succeeds at last, and another is chosen": looked(Some(OTHER), true, 9), failed(), second()
             => "-StatusStaged -StatusProblem -StatusMessage TargetVersion";
     }
 }
@@ -168,14 +152,6 @@ fn a_prepare_that_wrote_another_version_is_believed() {
         wrote_instead: Some(1),
         ..refreshed()
     };
-    let looked = |chosen| {
-        old(known(
-            UpdateState::Staged,
-            chosen,
-            Some(NEW),
-            last(Refresh, true, 7),
-        ))
-    };
     check! {
         "as it should": old(is_staged(saying("Starting update to 1.20.1\n", 5))), goal(), asked(Prepare, 1)
             => "StatusStaged";
@@ -183,12 +159,12 @@ fn a_prepare_that_wrote_another_version_is_believed() {
         "none": old(is_staged(saying("No update required\n", 5))), goal(), asked(Prepare, 1)
             => "StepFailed \"prepare wrote no image: it found no update\"";
         "another, and said": other(), told(), doubts() => "refresh";
-        "still chosen": looked(Some(NEW)), told(), doubts()
+        "still chosen": looked(Some(NEW), true, 7), told(), doubts()
             => "ErrorReset CrashCount FailureTimestamp";
-        "still chosen, and the words are gone": looked(Some(NEW)), goal(), doubts()
+        "still chosen, and the words are gone": looked(Some(NEW), true, 7), goal(), doubts()
             => "ErrorReset StepFailed \"prepare did not write what the host has chosen\" CrashCount FailureTimestamp";
-        "no longer chosen: nothing has failed": looked(None), told(), doubts() => "-TargetVersion";
-        "in an earlier attempt": looked(Some(NEW)), goal(), StepMemory { wrote_instead: Some(0), ..refreshed() }
+        "no longer chosen: nothing has failed": looked(None, true, 7), told(), doubts() => "-TargetVersion";
+        "in an earlier attempt": looked(Some(NEW), true, 7), goal(), StepMemory { wrote_instead: Some(0), ..refreshed() }
             => "prepare";
         "another, agent restarted": other(), goal(), fresh() => "refresh";
         "another, although it is said to be staged": other(), ours(), refreshed() => "-StatusStaged";
