@@ -376,7 +376,8 @@ impl Reconciler {
                 let text = failure.and_then(|it| back_off_text(it, base, uid, ahead, now));
                 text.or_else(|| {
                     let version = shadow.spec.version.as_deref()?;
-                    let why = self.given_up(name, shadow);
+                    let told = self.leading.told.nodes.get(name);
+                    let why = told.and_then(|told| told.given_up);
                     let why = why.map(|why| format!("({why:?}): {why}"));
                     given_up_text(version, why.as_deref(), transition()?)
                 })
@@ -391,24 +392,6 @@ impl Reconciler {
             }
             _ => None,
         }
-    }
-
-    /// Returns why the last attempt of a node was given up, if that is known. A leader that was not there reads it from the
-    /// condition that an earlier one has written: if its message has our own words, and not those of a host.
-    fn given_up(&self, name: &str, shadow: &BottlerocketShadow) -> Option<Abort> {
-        let known = self
-            .leading
-            .told
-            .nodes
-            .get(name)
-            .and_then(|told| told.given_up);
-        known.or_else(|| {
-            let told = told_progress(shadow)?;
-            match Reason::of_word(&told.reason)? {
-                Reason::Aborting(_) | Reason::BackingOff => Abort::told_by(&told.message),
-                _ => None,
-            }
-        })
     }
 
     /// Publishes, once for each answer, why evictions of a drain have been refused for long.

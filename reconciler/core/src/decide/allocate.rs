@@ -614,67 +614,52 @@ pub fn new_term<'a>(
     ledger: Option<&'a BottlerocketFleetStatus>,
     views: &[NodeView<'a>],
 ) -> (u64, Write<'a>) {
-    let shadows = || views.iter().filter_map(|view| Some((view, view.shadow?)));
-    let markers = || {
-        views
-            .iter()
-            .filter_map(|view| Some((view, view.node?, view.node?.marker()?)))
-    };
-    let seen = shadows().filter_map(|(_, shadow)| shadow.spec.leader_term);
+    let marker = |view: &NodeView<'a>| view.node.and_then(NodeFacts::marker);
+    let in_shadows = views
+        .iter()
+        .filter_map(|view| view.shadow?.spec.leader_term);
+    let in_markers = views.iter().filter_map(|view| Some(marker(view)?.term));
     // The ledger has no room for what is beyond; in a marker anything may stand.
-    let seen = seen
-        .chain(markers().map(|(.., marker)| marker.term))
-        .filter(|term| *term < COUNTER_MAX)
-        .max();
+    let seen = in_shadows.chain(in_markers).filter(|it| *it < COUNTER_MAX);
     let read = ledger.and_then(|ledger| ledger.term);
-    let term = read.max(seen).unwrap_or(0).saturating_add(1);
+    let term = read.max(seen.max()).unwrap_or(0).saturating_add(1);
     let slots = ledger.map_or_else(
         || Cow::Owned(BTreeMap::new()),
         |ledger| Cow::Borrowed(&ledger.slots),
     );
-
-    let tests = vec![
-        (Field::Term, Value::number_or_absent(read)),
-        (Field::Slots, Value::Slots(slots)),
-    ];
-    let mut sets = vec![(Field::Term, Value::Number(term))];
-    if read.is_none() {
-        let running = shadows().filter(|(view, shadow)| view.marked() || shadow.is_in_update());
-        sets.extend(running.map(|(_, shadow)| {
-            let slot = Slot {
-                uid: shadow.uid.to_owned(),
-                attempt: shadow.spec.attempt.unwrap_or(1),
-                version: shadow.spec.version.map(str::to_owned),
+    let lost_slot = |view: &NodeView<'a>| {
+        let Some(shadow) = view.shadow else {
+            let marker = marker(view).filter(|marker| marker.holds_changes())?;
+            return Some(Slot {
+                // What the marker calls the shadow's UID may be none, and the next shadow has another one anyway.
+                uid: view.node?.uid.clone(),
+                attempt: marker.attempt.min(COUNTER_MAX),
                 ..Slot::default()
-            };
-            (Field::Slot(shadow.name), Value::Slot(slot))
-        }));
-        let alone =
-            markers().filter(|(view, _, marker)| view.shadow.is_none() && marker.holds_changes());
-        sets.extend(alone.map(|(view, node, marker)| {
-            // The Node's UID: what the marker calls the shadow's may be no UID, and the next shadow has another one anyway.
-            let (uid, attempt) = (
-                node.uid.as_str().to_owned(),
-                marker.attempt.min(COUNTER_MAX),
-            );
-            (
-                Field::Slot(view.shadow_name),
-                Value::Slot(Slot {
-                    uid,
-                    attempt,
-                    ..Slot::default()
-                }),
-            )
-        }));
-    }
-    (
-        term,
-        Write {
-            object: Object::Ledger,
-            tests,
-            sets,
-        },
-    )
+            });
+        };
+        (view.marked() || shadow.is_in_update()).then(|| Slot {
+            uid: shadow.uid.to_owned(),
+            attempt: shadow.spec.attempt.unwrap_or(1),
+            version: shadow.spec.version.map(str::to_owned),
+            ..Slot::default()
+        })
+    };
+    let views = views.iter().filter(|_| read.is_none());
+    let slots_again = views.filter_map(|view| {
+        let slot = lost_slot(view)?;
+        Some((Field::Slot(view.shadow_name), Value::Slot(slot)))
+    });
+    let write = Write {
+        object: Object::Ledger,
+        tests: vec![
+            (Field::Term, Value::number_or_absent(read)),
+            (Field::Slots, Value::Slots(slots)),
+        ],
+        sets: std::iter::once((Field::Term, Value::Number(term)))
+            .chain(slots_again)
+            .collect(),
+    };
+    (term, write)
 }
 
 /// What must still be so when these fields of the ledger are set: the leader, the slots, and the lists that change as they

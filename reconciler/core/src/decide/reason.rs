@@ -514,12 +514,6 @@ impl Abort {
         self.advice()
     }
 
-    /// Why an update was given up, as a message tells it that names the word in brackets.
-    pub fn told_by(message: &str) -> Option<Self> {
-        let (_, rest) = message.split_once("given up (")?;
-        Self::of_word(rest.split_once(')')?.0)
-    }
-
     /// Whether it counts as a failure of the node, so that the node backs off. A reboot that nobody granted does: otherwise a
     /// host that crashes whenever it stages would do so every minute.
     pub fn is_failure(self) -> bool {
@@ -740,30 +734,7 @@ impl fmt::Display for Until {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deadlines::given_up_text;
-    use crate::tests::world::at;
     use brupop_api::conditions::REASONS_AGAINST_PREFETCH;
-
-    /// A new leader reads from the condition why an update was given up, whether that was the last word or the back-off is.
-    #[test]
-    fn messages_tell_why_an_update_was_given_up() {
-        for word in Abort::WORDS {
-            let why = Abort::of_word(word).unwrap();
-            let aborting = Reason::Aborting(why).message();
-            let told = format!("({why:?}): {why}");
-            let waits = given_up_text("1.20.0", Some(&told), at("2026-11-21T04:00:00Z")).unwrap();
-            let waits = format!("{}; {waits}", Reason::BackingOff.message());
-            assert_eq!(
-                [Abort::told_by(&aborting), Abort::told_by(&waits)],
-                [Some(why); 2]
-            );
-        }
-        let nobody_knows = given_up_text("1.20.0", None, at("2026-11-21T04:00:00Z")).unwrap();
-        assert_eq!(
-            [Abort::told_by(&nobody_knows), Abort::told_by("")],
-            [None; 2]
-        );
-    }
 
     /// Agents read words, and have a list of their own of those that keep them from downloading.
     #[test]
