@@ -312,8 +312,10 @@ impl Reconciler {
                 );
                 self.leading.requests.of(&request.object).failed(now);
             }
-            // That a node cannot be labelled says nothing of its updates.
-            Outcome::Denied(_, why) if request.purpose == Purpose::OptIn => {
+            // That a node cannot be labelled, or an object read, says nothing of updates.
+            Outcome::Denied(_, why)
+                if request.purpose == Purpose::OptIn || request.body == Body::Read =>
+            {
                 self.failed(&request, &why);
             }
             Outcome::Failed(why) => self.failed(&request, &why),

@@ -39,8 +39,8 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// The column of a plan that names pools.
 const POOL: usize = 1;
 
-/// What becomes of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// What becomes of a node. Plans are sorted by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase", tag = "what", content = "turn")]
 pub enum NodePlan {
     /// It is being updated.
@@ -258,12 +258,7 @@ fn plan(observed: &Observed<'_>, decided: &Decisions<'_>) -> Plan {
             row(fleet, view, &decision.reason, nexts.get(&index).copied())
         })
         .collect();
-    nodes.sort_by_key(|row| match row.next {
-        NodePlan::Running => (0, 0),
-        NodePlan::Starts => (1, 0),
-        NodePlan::Waits(turn) => (2, turn),
-        NodePlan::Stays => (3, 0),
-    });
+    nodes.sort_by_key(|row| row.next);
     Plan {
         limit: fleet.total_limit(),
         in_use: fleet.slots.len(),

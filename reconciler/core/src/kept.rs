@@ -13,6 +13,8 @@ use brupop_api::item::Unreadable;
 
 use crate::objects::{Budget, Pod};
 
+/// The key of the object that cannot be read and stands for all of a group with too many. No object has it.
+const TOO_MANY: &str = "";
 /// What a text takes in memory beside its bytes.
 const TEXT: usize = 32;
 /// What a text of a selector takes in memory beside its bytes, and beside that what its requirement takes.
@@ -73,8 +75,8 @@ struct Group<T> {
     /// What a list that is not complete yet has not named so far.
     unlisted: BTreeSet<String>,
     bytes: usize,
-    /// There are too many: one that cannot be read stands for all.
-    too_many: bool,
+    /// There are too many: nothing more is kept before they are listed again.
+    is_given_up: bool,
     revision: u64,
 }
 
@@ -94,7 +96,7 @@ impl<T> Default for Group<T> {
             items: BTreeMap::new(),
             unlisted: BTreeSet::new(),
             bytes: 0,
-            too_many: false,
+            is_given_up: false,
             revision: 0,
         }
     }
@@ -116,7 +118,7 @@ impl<T: Foreign> Kept<T> {
         let groups = self.groups.iter_mut();
         for (_, it) in groups.filter(|(name, _)| group.is_none_or(|group| *name == group)) {
             it.unlisted = it.items.keys().cloned().collect();
-            it.too_many = false;
+            it.is_given_up = false;
         }
     }
 
@@ -139,7 +141,7 @@ impl<T: Foreign> Kept<T> {
         let it = self.changed(group);
         let key = key(&item);
         it.unlisted.remove(&key);
-        if it.too_many {
+        if it.is_given_up {
             return;
         }
         let (added, removed) = (bytes(&item), it.remove(&key));
@@ -151,7 +153,7 @@ impl<T: Foreign> Kept<T> {
             self.give_up(group);
         }
         while self.bytes > T::OF_ALL_MAX {
-            let readable = self.groups.iter().filter(|(_, it)| !it.too_many);
+            let readable = self.groups.iter().filter(|(_, it)| !it.is_given_up);
             let most = readable.max_by_key(|(name, it)| (it.bytes, Reverse(*name)));
             if let Some(most) = most.map(|(name, _)| name.clone()) {
                 self.give_up(&most);
@@ -166,7 +168,7 @@ impl<T: Foreign> Kept<T> {
     /// This object is gone.
     pub fn remove(&mut self, group: &str, item: &Item<T>) {
         let it = self.changed(group);
-        if !it.too_many {
+        if !it.is_given_up {
             let removed = it.remove(&key(item));
             self.bytes -= removed;
         }
@@ -205,13 +207,13 @@ impl<T: Foreign> Kept<T> {
 
     /// Bumped when an object of this group changes; `None` if there are too many in it.
     pub fn revision_of(&self, group: &str) -> Option<u64> {
-        let group = self.groups.get(group).filter(|it| !it.too_many)?;
-        Some(group.revision)
+        let group = self.groups.get(group)?;
+        (!group.has_too_many()).then_some(group.revision)
     }
 
     /// The groups with too many objects. What becomes of them is learnt from a new list only.
     pub fn too_many(&self) -> impl Iterator<Item = &str> {
-        let groups = self.groups.iter().filter(|(_, it)| it.too_many);
+        let groups = self.groups.iter().filter(|(_, it)| it.has_too_many());
         groups.map(|(name, _)| name.as_str())
     }
 
@@ -225,7 +227,7 @@ impl<T: Foreign> Kept<T> {
     /// Keeps nothing of this group but that it has too many.
     fn give_up(&mut self, group: &str) {
         if let Some(it) = self.groups.get_mut(group)
-            && let Some((key, first)) = it.items.pop_first()
+            && let Some((_, first)) = it.items.pop_first()
         {
             let stands_for_all = Item {
                 metadata: first.metadata.clone(),
@@ -234,9 +236,9 @@ impl<T: Foreign> Kept<T> {
             let bytes = bytes(&stands_for_all);
             self.bytes = self.bytes + bytes - it.bytes;
             *it = Group {
-                items: BTreeMap::from([(key, Arc::new(stands_for_all))]),
+                items: BTreeMap::from([(TOO_MANY.to_owned(), Arc::new(stands_for_all))]),
                 bytes,
-                too_many: true,
+                is_given_up: true,
                 revision: it.revision,
                 ..Group::default()
             };
@@ -245,6 +247,11 @@ impl<T: Foreign> Kept<T> {
 }
 
 impl<T: Foreign> Group<T> {
+    /// Whether there are too many, or were in the last list that is complete.
+    fn has_too_many(&self) -> bool {
+        self.items.contains_key(TOO_MANY)
+    }
+
     /// Returns how many bytes it took.
     fn remove(&mut self, key: &str) -> usize {
         let bytes = self.items.remove(key).map_or(0, |item| bytes(&item));
