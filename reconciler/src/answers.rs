@@ -1,4 +1,4 @@
-//! Sends requests, and takes in what came of them. Of each object one request is under way at most, and a request that failed,
+//! Takes in what came of requests, and remembers it: of each object one request is under way at most, and a request that failed,
 //! was refused or changed nothing is not repeated at once.
 
 use std::collections::BTreeMap;
@@ -12,14 +12,9 @@ use brupop_runtime::FailureLog;
 use brupop_runtime::waits::doubled;
 use serde_json::value::RawValue;
 
-use crate::pass::{Pass, Wake};
 use crate::requests::{Answer, Body, Context, Outcome, Purpose, Request, Shown};
 use crate::run::Reconciler;
 
-/// The most requests that are under way at once. A request that has no room is decided again when another one is answered.
-const MAX_REQUESTS: usize = 32;
-/// Conditions may be sent only below this number, so that they never crowd out real work.
-const MAX_REQUESTS_BEFORE_CONDITION: usize = 24;
 /// No node is labelled for so long after one could not be: most likely none can.
 const OPT_IN_PAUSE: Duration = Duration::from_secs(30);
 /// Wait after the first failure; doubled with each further one.
@@ -126,7 +121,7 @@ impl Requests {
 
 impl Sent {
     /// When a request may be sent, if the object is known in this version; `None` while one is under way.
-    fn due(&self, version: Option<u64>) -> Option<Duration> {
+    pub(crate) fn due(&self, version: Option<u64>) -> Option<Duration> {
         let is_changed = self.waits_for_change && version != self.seen;
         let due = if is_changed {
             Duration::ZERO
@@ -137,7 +132,7 @@ impl Sent {
     }
 
     /// A request is sent.
-    fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.is_under_way = true;
     }
 
@@ -169,7 +164,7 @@ impl Sent {
     }
 
     /// Whether this request would change nothing once more.
-    fn would_repeat(&self, request: &Request) -> bool {
+    pub(crate) fn would_repeat(&self, request: &Request) -> bool {
         let idle = self.idle.as_ref();
         idle.is_some_and(|(seen, body)| (*seen, body) == (request.seen, &request.body))
     }
@@ -216,58 +211,8 @@ fn back_off(failures: u32) -> Duration {
 }
 
 impl Reconciler {
-    /// Whether a request about this object may be sent now. If not, the pass notes when it may.
-    pub(crate) fn is_ready(
-        &mut self,
-        cluster: &Cluster,
-        object: &Object<String>,
-        wake: &mut Wake,
-    ) -> bool {
-        let now = self.now();
-        let due = self
-            .leading
-            .requests
-            .of(object)
-            .due(cluster.version(object));
-        let is_due = due.is_some_and(|due| due <= now);
-        if !is_due {
-            wake.by(due);
-        }
-        is_due
-    }
-
-    /// Whether one more condition may be under way.
-    pub(crate) fn has_room_for_conditions(&self) -> bool {
-        self.leading.under_way.len() < MAX_REQUESTS_BEFORE_CONDITION
-    }
-
-    /// Sends a request, if none about its object is under way, there is room for it, and it would not once more change nothing.
-    pub(crate) fn send(&mut self, pass: &mut Pass<'_>, request: Request) {
-        let is_condition = matches!(
-            request.object,
-            Object::ShadowStatus(_) | Object::PoolStatus(_)
-        );
-        let has_room = if is_condition {
-            self.has_room_for_conditions()
-        } else {
-            self.leading.under_way.len() < MAX_REQUESTS
-        };
-        if !has_room || !self.is_ready(pass.cluster, &request.object, &mut pass.wake) {
-            return;
-        }
-        let sent = self.leading.requests.of(&request.object);
-        if sent.would_repeat(&request) {
-            return;
-        }
-        sent.begin();
-        let api = self.api.clone();
-        let answered = async move { (api.send(&request).await, request) };
-        self.start(answered, |this, (answer, request)| {
-            this.answered(request, answer);
-        });
-    }
-
-    fn answered(&mut self, request: Request, Answer { outcome, objects }: Answer) {
+    /// Takes in the answer to a request.
+    pub(crate) fn answered(&mut self, request: Request, Answer { outcome, objects }: Answer) {
         let now = self.now();
         let mut version = None;
         for Shown { object, seen, json } in objects {

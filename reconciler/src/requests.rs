@@ -30,13 +30,20 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use crate::pass::{Pass, Wake};
 use crate::pods::on_node;
+use crate::run::Reconciler;
 
 /// Longest wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest wait for the answer to a change of a Node: the API server needs this long for our policies if its kubelet has
 /// given it tens of thousands of labels or annotations.
 const NODE_TIMEOUT: Duration = Duration::from_secs(28);
+
+/// The most requests that are under way at once. A request that has no room is decided again when another one is answered.
+const MAX_REQUESTS: usize = 32;
+/// Conditions may be sent only below this number, so that they never crowd out real work.
+const MAX_REQUESTS_BEFORE_CONDITION: usize = 24;
 
 /// A request about one object, with what is needed when its answer comes.
 #[derive(Clone, Debug)]
@@ -327,6 +334,59 @@ fn patch(cluster: &Cluster, write: &Write<'_>) -> Option<JsonPatch> {
 #[derive(Deserialize)]
 struct List {
     items: Vec<Box<RawValue>>,
+}
+
+impl Reconciler {
+    /// Whether a request about this object may be sent now. If not, the pass notes when it may.
+    pub(crate) fn is_ready(
+        &mut self,
+        cluster: &Cluster,
+        object: &Object<String>,
+        wake: &mut Wake,
+    ) -> bool {
+        let now = self.now();
+        let due = self
+            .leading
+            .requests
+            .of(object)
+            .due(cluster.version(object));
+        let is_due = due.is_some_and(|due| due <= now);
+        if !is_due {
+            wake.by(due);
+        }
+        is_due
+    }
+
+    /// Whether one more condition may be under way.
+    pub(crate) fn has_room_for_conditions(&self) -> bool {
+        self.leading.under_way.len() < MAX_REQUESTS_BEFORE_CONDITION
+    }
+
+    /// Sends a request, if none about its object is under way, there is room for it, and it would not once more change nothing.
+    pub(crate) fn send(&mut self, pass: &mut Pass<'_>, request: Request) {
+        let is_condition = matches!(
+            request.object,
+            Object::ShadowStatus(_) | Object::PoolStatus(_)
+        );
+        let has_room = if is_condition {
+            self.has_room_for_conditions()
+        } else {
+            self.leading.under_way.len() < MAX_REQUESTS
+        };
+        if !has_room || !self.is_ready(pass.cluster, &request.object, &mut pass.wake) {
+            return;
+        }
+        let sent = self.leading.requests.of(&request.object);
+        if sent.would_repeat(&request) {
+            return;
+        }
+        sent.begin();
+        let api = self.api.clone();
+        let answered = async move { (api.send(&request).await, request) };
+        self.start(answered, |this, (answer, request)| {
+            this.answered(request, answer);
+        });
+    }
 }
 
 /// Asks the API server.

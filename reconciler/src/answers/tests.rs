@@ -1,10 +1,9 @@
 use super::*;
-use crate::process::tests::{holds_up, reconciler};
+use crate::process::tests::not_leading;
 use brupop_core::phases::Ended;
 use jiff::Timestamp;
 use serde_json::json;
 use std::sync::Arc;
-use tokio::sync::{mpsc::unbounded_channel, watch};
 
 fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -159,9 +158,7 @@ fn only_requests_under_way_outlive_their_node() {
 
 #[tokio::test]
 async fn a_node_that_is_removed_after_its_update_is_counted() {
-    let (wrote, _writes) = unbounded_channel();
-    let (_, elected) = watch::channel(None);
-    let mut reconciler = reconciler(holds_up(wrote, std::sync::mpsc::channel().1), elected);
+    let (mut reconciler, _writes) = not_leading();
     let context = Context {
         ended: vec![Ended::Removed],
         ..Context::default()

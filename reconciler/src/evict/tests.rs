@@ -1,8 +1,7 @@
 use super::*;
-use crate::process::tests::{holds_up, reconciler};
+use crate::process::tests::not_leading;
 use brupop_core::drain::Stuck;
 use serde_json::json;
-use tokio::sync::{mpsc::unbounded_channel, watch};
 
 fn pod(name: &str) -> PodKey {
     PodKey {
@@ -268,9 +267,7 @@ fn a_deletion_by_force_is_remembered() {
 
 #[tokio::test]
 async fn a_process_that_no_longer_leads_evicts_nothing() {
-    let (wrote, mut writes) = unbounded_channel();
-    let (_, elected) = watch::channel(None);
-    let mut reconciler = reconciler(holds_up(wrote, std::sync::mpsc::channel().1), elected);
+    let (mut reconciler, mut writes) = not_leading();
     let plan = plan(&["p"]);
     reconciler.evict(&plan, &mut Wake::default());
     let (_, answer) = reconciler.evicting.join_next().await.unwrap().unwrap();

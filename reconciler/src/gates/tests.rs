@@ -134,31 +134,20 @@ async fn a_source_is_asked_for_both_expressions() {
         ("Watchdog", http("200 OK", SOMETHING)),
     ];
     let server = Server::start(None, &answers).await;
-    let folder = Folder::with(&[(
-        "main.url",
-        &format!("http://{}/prometheus/\n", server.address),
-    )]);
-    assert_eq!(
-        folder
-            .ask("bad{a=\"b c\"}", Some("Watchdog"))
-            .await
-            .unwrap(),
-        GateAnswer::Good
-    );
+    let url = format!("http://{}/prometheus/\n", server.address);
+    let folder = Folder::with(&[("main.url", &url)]);
+    let bad = "bad{a=\"b c\"}";
+    for (query, requires, expected) in [
+        (bad, Some("Watchdog"), GateAnswer::Good),
+        ("Watchdog", None, GateAnswer::Bad),
+        (bad, Some(bad), GateAnswer::Bad),
+    ] {
+        assert_eq!(folder.ask(query, requires).await.unwrap(), expected);
+    }
     let head = server.head("bad%7Ba%3D%22b%20c%22%7D");
-    assert!(
-        head.starts_with("GET /prometheus/api/v1/query?limit=1&timeout=5s&query=bad%7B"),
-        "{head}"
-    );
+    let asked = "GET /prometheus/api/v1/query?limit=1&timeout=5s&query=bad%7B";
+    assert!(head.starts_with(asked), "{head}");
     assert!(!head.to_lowercase().contains("authorization"), "{head}");
-    assert_eq!(folder.ask("Watchdog", None).await.unwrap(), GateAnswer::Bad);
-    assert_eq!(
-        folder
-            .ask("bad{a=\"b c\"}", Some("bad{a=\"b c\"}"))
-            .await
-            .unwrap(),
-        GateAnswer::Bad
-    );
 }
 
 #[tokio::test]
@@ -176,172 +165,121 @@ async fn a_token_is_sent_to_who_has_the_certificate_and_to_nobody_else() {
         Folder::with(&files).ask("up", None).await
     };
     let refused = ask(&other.cert.pem()).await.unwrap_err();
-    assert!(
-        refused.starts_with("it cannot be reached: none of the authorities"),
-        "{refused}"
-    );
+    let of_others = "it cannot be reached: none of the authorities";
+    assert!(refused.starts_with(of_others), "{refused}");
     assert!(server.heads.lock().unwrap().is_empty(), "it was asked");
     let both = format!("{}{}", other.cert.pem(), certificate.cert.pem());
     assert_eq!(ask(&both).await.unwrap(), GateAnswer::Good);
-    assert!(
-        server
-            .head("up")
-            .contains("authorization: Bearer s3cret\r\n")
-    );
-    for (authority, key) in [("", "main.ca"), ("no PEM", "main.ca")] {
+    let head = server.head("up");
+    assert!(head.contains("authorization: Bearer s3cret\r\n"));
+    for authority in ["", "no PEM"] {
         let why = ask(authority).await.unwrap_err();
-        assert!(why.starts_with(key), "{why}");
+        assert!(why.starts_with("main.ca"), "{why}");
     }
 }
 
 #[tokio::test]
 async fn what_is_no_answer_says_nothing() {
-    let huge = format!(
-        "HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n{}",
-        "x".repeat(200_000)
-    );
+    let ok = |rest: &str, body: &str| format!("HTTP/1.1 200 OK\r\n{rest}\r\n\r\n{body}");
+    let bad = |body| http("400 Bad Request", body);
+    let error = r#"{"errorType":"bad_data","error":"1:4: parse error"}"#;
+    let elsewhere = "\r\nlocation: http://127.0.0.1:1/\r\n";
+    let (long, head) = ("x".repeat(200_000), format!("a: {}", "x".repeat(100_000)));
     let answers = [
-        (
-            "refused",
-            http("400 Bad Request", r#"{"status":"error","error":"hush"}"#),
-        ),
-        (
-            "up%20%3D",
-            http(
-                "400 Bad Request",
-                r#"{"errorType":"bad_data","error":"1:4: parse error"}"#,
-            ),
-        ),
+        ("refused", bad(r#"{"status":"error","error":"hush"}"#)),
+        ("up%20%3D", bad(error)),
         ("busy", http("503 Service Unavailable", "hush")),
         (
             "login",
-            http("302 Found", "hush").replacen("\r\n", "\r\nlocation: http://127.0.0.1:1/\r\n", 1),
+            http("302 Found", "hush").replacen("\r\n", elsewhere, 1),
         ),
         ("html", http("200 OK", "<html>hush</html>")),
-        ("huge", huge),
-        (
-            "half",
-            "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhush".to_owned(),
-        ),
-        (
-            "long%20head",
-            format!(
-                "HTTP/1.1 200 OK\r\na: {}\r\n\r\n{NOTHING}",
-                "x".repeat(100_000)
-            ),
-        ),
+        ("huge", ok("content-length: 1000000", &long)),
+        ("long%20head", ok(&head, NOTHING)),
         ("no%20HTTP", "hush\r\n\r\n".to_owned()),
         ("good", http("200 OK", NOTHING)),
     ];
     let server = Server::start(None, &answers).await;
     let folder = Folder::with(&[("main.url", &format!("http://{}", server.address))]);
+    let refuses = |why| format!("it refuses the expression of prometheus.query ({why})");
+    let status = |code| format!("it answers with the HTTP status {code}");
     for (query, expected) in [
-        (
-            "refused",
-            "it refuses the expression of prometheus.query (HTTP status 400 Bad Request)",
-        ),
-        (
-            "up =",
-            r#"it refuses the expression of prometheus.query (bad_data: "1:4: parse error")"#,
-        ),
-        ("busy", "it answers with the HTTP status 503"),
-        ("login", "it answers with the HTTP status 302"),
-        ("html", "its answer is not that of a Prometheus"),
-        ("huge", "its answer is longer than 64 KiB"),
-        ("unanswered", "its answer broke off"),
-        (
-            "long head",
-            "its answer broke off, is not HTTP, or has too long a head",
-        ),
-        ("no HTTP", "its answer broke off, is not HTTP"),
+        ("refused", refuses("HTTP status 400 Bad Request")),
+        ("up =", refuses(r#"bad_data: "1:4: parse error""#)),
+        ("busy", status(503)),
+        ("login", status(302)),
+        ("html", "its answer is not that of a Prometheus".to_owned()),
+        ("huge", "its answer is longer than 64 KiB".to_owned()),
+        ("unanswered", BROKE_OFF.to_owned()),
+        ("long head", BROKE_OFF.to_owned()),
+        ("no HTTP", BROKE_OFF.to_owned()),
     ] {
-        let why = folder.ask(query, None).await.unwrap_err();
-        assert!(
-            why.starts_with(expected) && !why.contains("hush"),
-            "{query}: {why}"
-        );
         // Each of both expressions has to have an answer.
-        let why = folder.ask("good", Some(query)).await.unwrap_err();
-        assert!(
-            why.starts_with(&expected.replace(".query", ".requires")),
-            "{query}: {why}"
-        );
+        let of_other = expected.replace(".query", ".requires");
+        for (why, expected) in [
+            (folder.ask(query, None).await, expected),
+            (folder.ask("good", Some(query)).await, of_other),
+        ] {
+            let why = why.unwrap_err();
+            assert!(why.starts_with(&expected), "{query}: {why}");
+            assert!(!why.contains("hush"), "{query}: {why}");
+        }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_source_is_not_waited_for() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let folder = Folder::with(&[(
-        "main.url",
-        &format!("http://{}", listener.local_addr().unwrap()),
-    )]);
+    let url = format!("http://{}", listener.local_addr().unwrap());
     let started = tokio::time::Instant::now();
-    let why = folder.ask("up", None).await.unwrap_err();
-    assert_eq!(why, "it did not answer in 10 s");
-    assert!(
-        started.elapsed() <= TIMEOUT + Duration::from_secs(1),
-        "{:?}",
-        started.elapsed()
-    );
+    let why = Folder::with(&[("main.url", &url)]).ask("up", None).await;
+    assert_eq!(why.unwrap_err(), "it did not answer in 10 s");
+    assert!(started.elapsed() <= TIMEOUT + Duration::from_secs(1));
 }
 
 #[tokio::test]
 async fn what_is_wrong_with_a_source_is_said() {
     let long = "x".repeat(300_000);
     let good = "http://127.0.0.1:1";
+    let (url, ca, token) = ("main.url", "main.ca", "main.token");
+    let no_url = "names no such source: it has no key main.url";
+    let wrong_url = "main.url of the Secret brupop-gate-sources: write a URL";
+    let no_host = "http://prometheus.invalid:9090/xxx";
     for (files, expected) in [
-        (&[][..], "names no such source: it has no key main.url"),
+        (&[][..], no_url),
+        (&[("other.url", good)], no_url),
+        (&[(url, "")], wrong_url),
+        (&[(url, "prometheus:9090")], wrong_url),
+        (&[(url, "ftp://prometheus")], wrong_url),
+        (&[(url, "https://user:s3cret@prometheus")], wrong_url),
+        (&[(url, "https://prometheus/?a=b")], wrong_url),
+        (&[(url, "https://prometheus/#a")], wrong_url),
         (
-            &[("other.url", good)],
-            "names no such source: it has no key main.url",
-        ),
-        (
-            &[("main.url", "")],
-            "main.url of the Secret brupop-gate-sources: write a URL",
-        ),
-        (&[("main.url", "prometheus:9090")], "write a URL"),
-        (&[("main.url", "ftp://prometheus")], "write a URL"),
-        (
-            &[("main.url", "https://user:s3cret@prometheus")],
-            "write a URL",
-        ),
-        (&[("main.url", "https://prometheus/?a=b")], "write a URL"),
-        (&[("main.url", "https://prometheus/#a")], "write a URL"),
-        (
-            &[("main.url", &long)],
+            &[(url, &long)],
             "main.url of the Secret brupop-gate-sources is too long",
         ),
         (
-            &[("main.url", "https://prometheus")],
+            &[(url, "https://p")],
             "main.ca of the Secret brupop-gate-sources has to hold",
         ),
+        (&[(url, "https://p"), (ca, &long)], "main.ca of the Secret"),
         (
-            &[("main.url", "https://prometheus"), ("main.ca", &long)],
-            "main.ca of the Secret",
-        ),
-        (
-            &[("main.url", good), ("main.token", "s3cret")],
+            &[(url, good), (token, "s3cret")],
             "main.token of the Secret brupop-gate-sources is sent by TLS",
         ),
         (
-            &[("main.url", "https://p"), ("main.token", " \n")],
+            &[(url, "https://p"), (token, " \n")],
             "main.token of the Secret brupop-gate-sources is no token",
         ),
+        (&[(url, "https://p"), (token, "s3\ncret")], "is no token"),
         (
-            &[("main.url", "https://p"), ("main.token", "s3\ncret")],
-            "is no token",
-        ),
-        (
-            &[("main.url", "http://prometheus.invalid:9090/xxx")],
+            &[(url, no_host)],
             "the host prometheus.invalid cannot be reached: dns error: ",
         ),
     ] {
         let why = Folder::with(files).ask("up", None).await.unwrap_err();
-        assert!(
-            why.contains(expected) && !why.contains("s3cret") && !why.contains("xxx"),
-            "{files:?}: {why}"
-        );
+        let is_secret = why.contains("s3cret") || why.contains("xxx");
+        assert!(why.contains(expected) && !is_secret, "{files:?}: {why}");
     }
     // What is no text.
     let folder = Folder::with(&[]);
@@ -363,30 +301,20 @@ async fn what_is_wrong_with_a_source_is_said() {
 async fn no_name_of_a_certificate_is_told() {
     let certificate = generate_simple_self_signed(vec!["hush.example".to_owned()]).unwrap();
     let server = Server::start(Some(&certificate), &[]).await;
-    let url = format!("https://{}", server.address);
-    let files = [
-        ("main.url", url.as_str()),
-        ("main.ca", &certificate.cert.pem()),
-    ];
-    let why = Folder::with(&files).ask("up", None).await.unwrap_err();
-    assert_eq!(
-        why,
-        "it cannot be reached: its certificate is for another name"
-    );
+    let ask = async |address: std::net::SocketAddr| {
+        let (url, pem) = (format!("https://{address}"), certificate.cert.pem());
+        let files = [("main.url", url.as_str()), ("main.ca", &pem)];
+        Folder::with(&files).ask("up", None).await.unwrap_err()
+    };
+    let of_another = "it cannot be reached: its certificate is for another name";
+    assert_eq!(ask(server.address).await, of_another);
     // Who does not speak TLS.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("https://{}", listener.local_addr().unwrap());
+    let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         stream.write_all(b"hush hush hush\r\n").await.unwrap();
     });
-    let files = [
-        ("main.url", url.as_str()),
-        ("main.ca", &certificate.cert.pem()),
-    ];
-    let why = Folder::with(&files).ask("up", None).await.unwrap_err();
-    assert_eq!(
-        why,
-        "it cannot be reached: it does not speak TLS as it should"
-    );
+    let no_tls = "it cannot be reached: it does not speak TLS as it should";
+    assert_eq!(ask(address).await, no_tls);
 }

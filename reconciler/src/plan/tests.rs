@@ -8,14 +8,14 @@ use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::printable::is_printable;
 
 use super::*;
-use crate::process::tests::{holds_up, reconciler};
+use crate::process::tests::{not_leading, reconciler};
 use brupop_core::facts::{FleetFacts, NodeView, PodFacts, PoolFacts, TimeFacts};
 use brupop_core::leader::Ahead;
 use brupop_core::objects::NodeFacts;
 use http::{Request, Response};
 use kube::Client;
 use kube::client::Body;
-use tokio::sync::{mpsc::unbounded_channel, watch};
+use tokio::sync::watch;
 
 fn node(shadow: &'static str, paused: bool) -> NodeView<'static> {
     let name = names::node_of_shadow(shadow).unwrap();
@@ -188,9 +188,7 @@ fn a_plan_is_printable_whatever_agents_say() {
 
 #[tokio::test]
 async fn an_empty_cluster_is_decided_on_without_a_write() {
-    let (wrote, mut writes) = unbounded_channel();
-    let (_, elected) = watch::channel(None);
-    let reconciler = reconciler(holds_up(wrote, std::sync::mpsc::channel().1), elected);
+    let (reconciler, mut writes) = not_leading();
     let nodes = reconciler.dry_run(|_, decided| decided.nodes.len()).await;
     assert_eq!((nodes.unwrap(), writes.recv().await), (0, None));
 }

@@ -13,7 +13,7 @@ use http_body_util::Full;
 use hyper::body::Bytes;
 use kube::client::Body;
 use serde_json::json;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, interval, timeout};
 
 /// The shortest that there is.
@@ -75,6 +75,14 @@ pub(crate) fn reconciler(client: Client, elected: Elected) -> Reconciler {
         elected,
         Metrics::default(),
     )
+}
+
+/// One that does not lead, and the writes that it makes.
+pub(crate) fn not_leading() -> (Reconciler, UnboundedReceiver<Method>) {
+    let (wrote, writes) = unbounded_channel();
+    let (_, elected) = watch::channel(None);
+    let client = holds_up(wrote, mpsc::channel().1);
+    (reconciler(client, elected), writes)
 }
 
 async fn until(holds: impl Fn() -> bool) {

@@ -1,10 +1,9 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::process::tests::{holds_up, reconciler};
+use crate::process::tests::not_leading;
 use brupop_core::led::KnownDrain;
 use serde_json::json;
-use tokio::sync::{mpsc::unbounded_channel, watch};
 
 const NOW: Duration = Duration::from_secs(1);
 
@@ -17,9 +16,7 @@ fn cluster() -> Cluster {
 
 #[tokio::test]
 async fn a_flapping_label_logs_no_more_than_its_quota() {
-    let (wrote, _writes) = unbounded_channel();
-    let (_, elected) = watch::channel(None);
-    let mut reconciler = reconciler(holds_up(wrote, std::sync::mpsc::channel().1), elected);
+    let (mut reconciler, _writes) = not_leading();
     let object = Object::ShadowSpec("brs-n".into());
     // The shadow goes each time.
     let mut flip = || {

@@ -7,9 +7,8 @@ use kube::client::Body;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::process::tests::{holds_up, reconciler};
+use crate::process::tests::not_leading;
 use futures::FutureExt as _;
-use tokio::sync::{mpsc::unbounded_channel, watch};
 
 const CART: &str = "apps/v1/ReplicaSet/shop/cart";
 const MAIL: &str = "apps/v1/StatefulSet/shop/mail";
@@ -121,9 +120,7 @@ async fn a_workload_is_read_by_name() {
 /// Else the workloads of some thirty updated nodes that do not come back would keep all other requests from being sent.
 #[tokio::test]
 async fn a_workload_that_is_awaited_takes_no_room_of_requests() {
-    let (wrote, _writes) = unbounded_channel();
-    let (_, elected) = watch::channel(None);
-    let mut reconciler = reconciler(holds_up(wrote, std::sync::mpsc::channel().1), elected);
+    let (mut reconciler, _writes) = not_leading();
     let owner = "apps/v1/ReplicaSet/shop/cart".to_owned();
     let read = |reconciler: &mut Reconciler, name: &str| {
         let mut wake = Wake::default();

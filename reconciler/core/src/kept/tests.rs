@@ -127,7 +127,7 @@ fn the_budgets_of_a_namespace_are_bounded() {
     budgets.begin_list(None);
     put(&mut budgets, budget("hoarder", "b-0", "app"));
     let is_complete = budgets.too_many().next().is_none();
-    assert!(!is_complete && budgets.all().len() == 2);
+    assert!(!is_complete && budgets.of("hoarder").len() == 2);
     budgets.end_list(None);
     assert!(budgets.too_many().next().is_none() && budgets.all().len() == 1);
 }
