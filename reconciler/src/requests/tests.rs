@@ -10,7 +10,6 @@ use hyper::body::Bytes;
 use kube::client::Body as HttpBody;
 
 use super::*;
-use brupop_api::Field;
 use brupop_api::facts::ShadowFacts;
 use brupop_core::objects::NodeFacts;
 
@@ -346,20 +345,6 @@ fn a_shadow_is_deleted_only_as_read() {
         asked(Some(shadow_with(&json!({}))), &delete).is_none(),
         "not without its version"
     );
-}
-
-#[test]
-fn a_mistake_of_ours_is_no_request() {
-    let shadow = Some(shadow_with(&json!({})));
-    let write = |field| Write {
-        object: Object::ShadowSpec("brs-n"),
-        tests: vec![],
-        sets: vec![(field, brupop_api::Value::Number(1))],
-    };
-    let fits = asked(shadow.clone(), &Effect::Write(write(Field::SpecAttempt)));
-    assert!(matches!(fits, Some(Body::Patch(_))), "{fits:?}");
-    let mistaken = asked(shadow, &Effect::Write(write(Field::StatusAttempt)));
-    assert_eq!(mistaken, None);
 }
 
 #[test]
