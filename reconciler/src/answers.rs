@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use brupop_api::{Object, names};
 use brupop_core::cluster::Cluster;
-use brupop_core::led::Denied;
+use brupop_core::cluster::Denied;
 use brupop_core::status::EventText;
 use brupop_runtime::FailureLog;
 use brupop_runtime::waits::doubled;

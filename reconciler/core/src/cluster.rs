@@ -10,12 +10,12 @@ use brupop_api::{BottlerocketShadow, Item, Marker, Object, State, names};
 use jiff::Timestamp;
 use kube::Resource;
 
-use crate::drain::DrainPlan;
+use crate::drain::{DrainPlan, Obstacle};
 use crate::facts::Owner;
-use crate::led::LedNode;
 use crate::objects::{AgentPod, NodeFacts, PodItem, WatchedFleet};
 use crate::pool::{POOLS_MAX, Pool};
 use crate::rules::{GateQuery, PoolGate};
+use crate::workloads::Scales;
 
 pub use answered::version;
 
@@ -51,6 +51,50 @@ pub struct NodeRecord {
     pub agents: BTreeMap<String, AgentPod>,
     /// What this process knows of it while it leads.
     pub led: LedNode,
+}
+
+/// What a leader knows of one node beside what the API server says. It ends with the leadership, and with the Node.
+#[derive(Clone, Debug, Default)]
+pub struct LedNode {
+    /// Which pool owns it; `None` until that is found out for the Node and the pools as they are.
+    pub(crate) owner: Option<Owner>,
+    /// Its drain, if its pods are watched and known.
+    pub drain: Option<KnownDrain>,
+    /// What stands in the way of its drain. It is remembered for a while after the pods are no longer watched.
+    pub obstacle: Option<Obstacle>,
+    /// What the API server takes no change of.
+    pub denied: Denied,
+    /// The workloads that were read because pods of theirs are to be evicted from it, or were.
+    pub scales: Option<Scales>,
+    /// Since when its Node has been seen cordoned, if it is.
+    pub(crate) cordoned: Option<Timestamp>,
+}
+
+/// Why the API server takes no change of a Node or of its shadow: rules of others, or a webhook that is down.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Denied {
+    pub node: Option<String>,
+    pub shadow: Option<String>,
+}
+
+/// The drain of a node whose pods are known.
+#[derive(Clone, Debug, Default)]
+pub struct KnownDrain {
+    /// What it has to do.
+    pub plan: Arc<DrainPlan>,
+    /// How this process has seen the node empty, if it is.
+    pub empty: Option<Empty>,
+    /// What holds it up, mostly in the API server's words.
+    pub held_up_by: Option<String>,
+}
+
+/// A node that was seen empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Empty {
+    /// Since when, and since when its volumes in use have not become fewer.
+    pub since: Timestamp,
+    /// The fewest volumes in use.
+    pub volumes: usize,
 }
 
 impl NodeRecord {
@@ -91,7 +135,17 @@ impl NodeRecord {
         now: Timestamp,
     ) {
         let volumes = self.node.as_ref().map_or(0, |node| node.volumes_in_use);
-        self.led.record_drain(drain, volumes, now);
+        let before = self.led.drain.take().and_then(|before| before.empty);
+        let as_before = before.filter(|before| before.volumes <= volumes);
+        let now_empty = Empty {
+            since: now,
+            volumes,
+        };
+        self.led.drain = drain.map(|(plan, held_up_by)| KnownDrain {
+            empty: plan.is_done().then(|| as_before.unwrap_or(now_empty)),
+            plan,
+            held_up_by,
+        });
     }
 
     fn is_empty(&self) -> bool {

@@ -1,20 +1,22 @@
 //! What the reconciler decides on: plain values, joined by name, without clock or client.
 
-mod node;
-
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use brupop_api::crds::SLOTS_MAX;
+use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{DonePool, FailureThreshold, ResumedVersion, Slot, VersionRecord};
+use brupop_api::shadow::LastFailure;
+use brupop_api::{Marker, State};
 use jiff::Timestamp;
 
-use crate::times::Ahead;
-use crate::window::Starts;
+use crate::drain::PodKey;
+use crate::objects::NodeFacts;
 
 pub use crate::pool::{FirstPool, FirstPoolStanding, PoolFacts, Pools};
-pub(crate) use node::is_unavailable;
-pub use node::{NodeView, Owner, PodFacts, TimeFacts, UnmanagedNode};
+use crate::times::Ahead;
+use crate::window::Starts;
+use crate::workloads::{Evicted, Scales};
 
 /// What a zone is called that has no name.
 pub(crate) const NO_ZONE: &str = "of no name";
@@ -185,4 +187,239 @@ impl FleetFacts<'static> {
         starts: Starts::Open,
         pool_left_out: None,
     };
+}
+
+/// Which pool owns a node: it says how and when the node is updated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Owner {
+    /// The default pool, because no `BottlerocketPool` selects it.
+    #[default]
+    DefaultPool,
+    /// The `BottlerocketPool` with this index, in the order of their names.
+    Pool(usize),
+    /// None, because these two select it with the same, highest priority.
+    Conflict(usize, usize),
+    /// Not known yet, so no update starts.
+    Unknown,
+}
+
+/// One node, its shadow and its slot, joined by name.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
+pub struct NodeView<'a> {
+    /// Name of the shadow, also when there is none.
+    pub shadow_name: &'a str,
+    /// Which pool owns it.
+    pub owner: Owner,
+    /// The Node; `None` when it is gone.
+    pub node: Option<&'a NodeFacts>,
+    /// Its zone, or what its pool takes for one (`spec.topology`).
+    pub zone: Option<&'a str>,
+    /// The pod of its agent is Ready.
+    pub agent_ready: bool,
+    /// This process runs on it.
+    pub runs_this_process: bool,
+    /// The shadow; `None` when there is none.
+    pub shadow: Option<ShadowFacts<'a>>,
+    /// Its Node, the marker or its shadow cannot be read: it keeps its slot, and nothing follows from the rest.
+    pub unreadable: bool,
+    /// UID in the shadow's owner reference to its Node.
+    pub owner_uid: Option<&'a str>,
+    /// The pods on the node that a drain concerns.
+    pub pods: PodFacts<'a>,
+    /// Whether pods that are left at the drain's deadline are deleted, whatever their budgets say.
+    pub force: bool,
+    /// Why the API server takes no change of the Node, if that is so.
+    pub denied: Option<&'a str>,
+    pub shadow_denied: Option<&'a str>,
+    /// The workloads whose pods were evicted from the node.
+    pub evicted: Evicted<'a>,
+    /// Another zone of its pool in which a node is out of service, or has a slot and comes first, if the pool keeps zones
+    /// apart.
+    pub busy_zone: Option<&'a str>,
+    /// If it is of the control plane: another node of it that is out of service, or has a slot, too, and comes first.
+    pub busy_control_plane: Option<&'a str>,
+    /// What the clock says.
+    pub time: TimeFacts,
+}
+
+/// A Node that the operator does not manage: not opted in, not changed by us, and without a shadow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnmanagedNode<'a> {
+    /// Name of the shadow that it would have.
+    pub shadow_name: &'a str,
+    /// `metadata.name`.
+    pub name: &'a str,
+    /// `metadata.uid`.
+    pub uid: &'a str,
+    /// The value of the opt-in label. A value other than ours means that somebody wants the node left out.
+    pub label: Option<&'a str>,
+    /// `status.nodeInfo.osImage`.
+    pub os_image: &'a str,
+    /// It was created not long ago, so that its labels may not be complete.
+    pub young: bool,
+}
+
+/// Pods of a node.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
+pub struct PodFacts<'a> {
+    /// They are watched, and known. (`undrainable` and `blocked` are remembered for a while, so they may be set without this.)
+    pub known: bool,
+    /// There are too many of them to be known.
+    pub too_many: bool,
+    /// Why no drain could empty the node, as its pods and their budgets are now.
+    pub undrainable: Option<&'a str>,
+    /// A budget allows no disruption that a drain needs, as of now. Says which.
+    pub blocked: Option<&'a str>,
+    /// The node has waited for budgets for as long as a drain may take.
+    pub waited: bool,
+    /// No pod is left that a drain would evict.
+    pub drained: bool,
+    /// The workloads whose pods would be evicted, once they were read.
+    pub scales: Option<&'a Scales>,
+    /// Pods that the drain does not wait for; see [`Arrivals::is_left`](crate::drain::Arrivals::is_left).
+    pub left: &'a [PodKey],
+    /// One of them uses a claim of a volume.
+    pub has_claims: bool,
+    /// Pods are left that a budget blocked when the drain began.
+    pub first_left: bool,
+    /// A budget blocks one of those that are left.
+    pub is_blocked: bool,
+    /// What holds the drain up, mostly in the API server's words.
+    pub held_up_by: Option<&'a str>,
+    /// Pods that should have been gone by then are not waited for any more.
+    pub overlooked: Option<Timestamp>,
+    /// No other pod is left to evict, so it is the turn of these pods of the operator itself, which no marker lists yet.
+    /// Their UIDs.
+    pub operator_pods: &'a [String],
+}
+
+/// What the clock says about one node. [`crate::observe`] makes these from times.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
+pub struct TimeFacts {
+    /// The node is kept out of load balancers for a while before it is cordoned.
+    pub exclude: bool,
+    /// The node has been out of load balancers for long enough.
+    pub exclusion_over: bool,
+    /// The node failed not long ago.
+    pub backing_off: bool,
+    /// The node was created not long ago.
+    pub young: bool,
+    /// The current step takes longer than it may.
+    pub step_overdue: bool,
+    /// For longer than a short step may take, the agent has said that the host's API does not answer; no reboot is claimed.
+    pub host_silent: bool,
+    /// A third of the time is over that the drain may take: the part that belongs to pods that a budget blocks.
+    pub first_over: bool,
+    /// The drain, or the time from its end to the grant, takes longer than it may.
+    pub drain_overdue: bool,
+    /// The node's volumes have not become fewer for so long that its reboot waits for them no more.
+    pub volumes_overdue: bool,
+    /// The node has been watched for long enough after its update.
+    pub verified: bool,
+    /// The node has not been Ready for so long, since its host began its reboot, that it may be lost.
+    pub not_ready_for_long: bool,
+    /// The node, which keeps annotations for autoscalers, has not been Ready for so long that somebody may want to replace it.
+    pub kept_is_lost: bool,
+    /// The node has kept its annotations for as long as any node does.
+    pub kept_for_long: bool,
+    /// Somebody else has cordoned the node not long ago, perhaps to drain it.
+    pub cordoned_lately: bool,
+    /// The Node is gone, and its update has ended, or its soak begun, not long ago.
+    pub removed_soon: bool,
+    /// Evicted workloads have had long enough to be available again.
+    pub workloads_overdue: bool,
+    /// The current step takes longer than it may; or the slot has been held for longer than a short step may take, and the
+    /// host has not staged the update.
+    pub trial_overdue: bool,
+    /// For how many seconds the slot has been held, if that is known.
+    pub slot_seconds: Option<u64>,
+    /// The slot is held for longer than the current step, and what follows its deadline, may take.
+    pub slot_overdue: bool,
+}
+
+impl<'a> NodeView<'a> {
+    /// Nothing is there of this name.
+    pub fn nothing(shadow_name: &'a str) -> Self {
+        Self {
+            shadow_name,
+            ..Self::default()
+        }
+    }
+
+    /// The slot of this shadow, if the ledger's slot of that name has this shadow's UID.
+    pub fn slot(&self, fleet: &FleetFacts<'a>) -> Option<&'a Slot> {
+        fleet
+            .slots
+            .get(self.shadow_name)
+            .filter(|slot| self.holds(slot))
+    }
+
+    /// Whether this slot, which has the shadow's name, is for this very shadow.
+    pub(crate) fn holds(&self, slot: &Slot) -> bool {
+        self.shadow.is_some_and(|shadow| shadow.uid == slot.uid)
+    }
+
+    /// The failure with which the attempt of this slot has ended, if it has.
+    pub(crate) fn failure_in(&self, slot: &Slot) -> Option<&'a LastFailure> {
+        let failure = self.shadow?.spec.last_failure;
+        failure.filter(|failure| failure.attempt == slot.attempt)
+    }
+
+    /// The version to which a slot taken now would let this node be updated, and its variant.
+    pub(crate) fn release(&self) -> Option<Release<'a>> {
+        let shadow = self.shadow?;
+        let version = match shadow.spec.state {
+            State::Idle => shadow.update(),
+            _ => shadow.spec.version,
+        };
+        Some((version?, self.node?.variant()))
+    }
+
+    /// Whether a person has ended the back-off after the last failure. That is so until an attempt fails again.
+    pub fn is_retried(&self) -> bool {
+        let retry = self.node.and_then(|node| node.retry);
+        self.shadow
+            .is_some_and(|shadow| shadow.spec.is_retried(retry))
+    }
+
+    /// The person's number, if it is of no more use: the node has failed again since, or succeeded.
+    pub(crate) fn past_retry(&self) -> Option<u64> {
+        let (retry, shadow) = self.node.and_then(|node| node.retry).zip(self.shadow)?;
+        (Some(retry) < shadow.spec.attempt && !shadow.spec.is_retried(Some(retry))).then_some(retry)
+    }
+
+    /// Whether a person has requested the update that the node has now got. Its agent may not have reported yet.
+    pub(crate) fn was_requested(&self) -> bool {
+        let wanted = self.shadow.and_then(|shadow| shadow.spec.version);
+        let requested = self.node.filter(|node| node.update_now);
+        wanted.is_some() && requested.and_then(NodeFacts::version) == wanted
+    }
+
+    /// Whether its agent has reported in the boot in which the Node is.
+    pub(crate) fn has_reported(&self) -> bool {
+        self.node.zip(self.shadow).is_some_and(|(node, shadow)| {
+            shadow.status.current_version.is_some() && shadow.status.boot_id == Some(node.boot_id())
+        })
+    }
+
+    /// Whether the node carries changes of ours that are not undone.
+    pub fn marked(&self) -> bool {
+        self.node
+            .and_then(NodeFacts::marker)
+            .is_some_and(Marker::holds_changes)
+    }
+}
+
+/// Whether the node is out of service.
+pub(crate) fn is_unavailable(view: &NodeView<'_>) -> bool {
+    // Nobody knows whether we have cordoned what cannot be read.
+    let unknown = |node: &NodeFacts| view.unreadable && node.unschedulable;
+    let by_itself =
+        |node: &NodeFacts| node.labelled && (!node.is_ready() || view.time.cordoned_lately);
+    view.node
+        .is_some_and(|node| by_itself(node) || unknown(node))
+        || view.marked()
 }

@@ -1,6 +1,6 @@
 //! What the reconciler decides, without client, runtime, clock, environment or randomness: observe → decide.
 //!
-//! - [`cluster`] has one record of [`objects`] for each node, with what a leader knows of it ([`led`]); [`leader`] is what it
+//! - [`cluster`] has one record of [`objects`] for each node, with what a leader knows of it; [`leader`] is what it
 //!   knows besides; [`policy`] is how the fleet is updated.
 //! - [`observe`] turns these and the time into [`facts`]; [`deadlines`] compares times, and says when to look again;
 //!   [`debounced`] is what has to last before it is written.
@@ -24,7 +24,6 @@ pub mod facts;
 pub mod gates;
 pub mod kept;
 pub mod leader;
-pub mod led;
 pub mod objects;
 pub mod observe;
 pub mod phases;

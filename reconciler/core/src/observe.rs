@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
 use crate::cluster::{Cluster, NodeRecord};
+use crate::cluster::{KnownDrain, LedNode};
 use crate::deadlines::{Clock, NodeTimes};
 use crate::drain::Obstacle;
 use crate::facts::{
@@ -17,7 +18,6 @@ use crate::facts::{
     in_order, is_unavailable,
 };
 use crate::leader::LeaderState;
-use crate::led::{KnownDrain, LedNode};
 use crate::objects::{AgentPod, NodeFacts, runs_bottlerocket};
 use crate::policy::Policy;
 use crate::rules::Rules;

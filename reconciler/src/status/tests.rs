@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::process::tests::not_leading;
-use brupop_core::led::KnownDrain;
+use brupop_core::cluster::KnownDrain;
 use serde_json::json;
 
 const NOW: Duration = Duration::from_secs(1);

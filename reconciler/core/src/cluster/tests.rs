@@ -1,6 +1,7 @@
 //! What watches bring, in whatever order.
 
 use super::*;
+use crate::drain::PodKey;
 use crate::objects::PodItem;
 use crate::tests::world;
 use brupop_api::{BottlerocketShadow, names};
@@ -168,4 +169,40 @@ fn a_readable_agents_pod_is_not_counted() {
     assert_eq!(cluster.unreadable_agents(), 1);
     assert!(world::pod("a", json!({"spec": {"nodeName": null}})).put(&mut cluster));
     assert_eq!(cluster.unreadable_agents(), 0);
+}
+
+#[test]
+fn an_empty_node_knows_since_when_no_volume_went() {
+    let full = DrainPlan {
+        evict: vec![PodKey {
+            namespace: "shop".into(),
+            name: "a".into(),
+            uid: "u".into(),
+        }],
+        ..DrainPlan::default()
+    };
+    let at = |second: i64| Timestamp::from_second(second).unwrap();
+    let mut record = NodeRecord::default();
+    let empty = || Some(DrainPlan::default());
+    for (second, plan, volumes, since) in [
+        (1, Some(full.clone()), 3, None),
+        (2, empty(), 3, Some(2)),
+        (3, empty(), 3, Some(2)),
+        (4, Some(full), 3, None),
+        (5, empty(), 3, Some(5)),
+        (6, empty(), 2, Some(6)),
+        (7, empty(), 2, Some(6)),
+        (8, empty(), 3, Some(6)),
+        (9, empty(), 2, Some(6)),
+        (10, empty(), 0, Some(10)),
+        (11, None, 0, None),
+    ] {
+        record.node = Some(Arc::new(NodeFacts {
+            volumes_in_use: volumes,
+            ..NodeFacts::default()
+        }));
+        record.record_drain(plan.map(|plan| (Arc::new(plan), None)), at(second));
+        let empty = record.led.drain.as_ref().and_then(|drain| drain.empty);
+        assert_eq!(empty.map(|empty| empty.since), since.map(at), "at {second}");
+    }
 }

@@ -335,7 +335,7 @@ fn a_new_leader_looks_at_the_pods_before_it_gives_a_drain_up() {
     let known = |plan| {
         let mut cluster = cluster.clone();
         let drain = Some((Arc::new(plan), None));
-        cluster.record("brs-n").led.record_drain(drain, 1, at(NOW));
+        cluster.record("brs-n").record_drain(drain, at(NOW));
         cluster
     };
     let empty = known(DrainPlan::default());

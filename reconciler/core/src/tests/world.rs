@@ -13,10 +13,10 @@ use kube::Resource as _;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::cluster::KnownDrain;
 use crate::cluster::{Cluster, Watched as _};
 use crate::facts::Observed;
 use crate::leader::LeaderState;
-use crate::led::KnownDrain;
 use crate::objects::{AgentPod, Budget, NodeFacts, PodItem, Readiness};
 use crate::observe::{Now, observe};
 use crate::policy::Policy;

@@ -1,8 +1,8 @@
 //! What has its time, and how long that is.
 
 use super::*;
+use crate::cluster::Empty;
 use crate::deadlines::back_off;
-use crate::led::Empty;
 use brupop_api::shadow::LastFailure;
 use proptest::prelude::*;
 

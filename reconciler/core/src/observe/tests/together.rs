@@ -1,8 +1,8 @@
 //! Nodes that must not be out of service together.
 
 use super::*;
+use crate::cluster::KnownDrain;
 use crate::cluster::Watched as _;
-use crate::led::KnownDrain;
 
 /// Nodes of these zones whose hosts have staged their updates, each with a slot, in a pool that keeps zones apart.
 fn staged(nodes: &[(&str, Value)]) -> Cluster {
