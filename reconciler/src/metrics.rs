@@ -45,8 +45,8 @@ brupop_gate_state: 1 for the state of each gate of a pool that has something to 
 brupop_slots_limit: Most updates at once
 brupop_nodes_not_opted_in: Nodes that run Bottlerocket and are not opted in, so that they are not updated
 brupop_skipped_objects: Objects that cannot be read, by kind
-brupop_halted_versions: Halted versions, which too many nodes failed to reach, each for a variant
-brupop_version_halted: 1 for each version that is halted, by variant
+brupop_halted_versions: Halted versions, which too many nodes failed to reach, each for a variant of which a Ready node wants it
+brupop_version_halted: 1 for each version that is halted while a Ready node wants it, by variant
 brupop_admission_enforced: 1 if the last dry runs showed that webhook and policy are enforced
 brupop_other_operator: 1 if upstream's operator is installed, or this is not known, so that no update starts
 brupop_last_pass_timestamp_seconds: When the leader last decided for all nodes
@@ -407,10 +407,6 @@ impl LastPass {
             };
             self.nodes.insert(group, nodes);
         }
-        let halted = fleet.versions.iter().filter(|it| it.halted_at.is_some());
-        self.halted = halted
-            .map(|it| (it.version.clone(), it.variant.clone()))
-            .collect();
         for ((pool, reason), since) in waiting {
             self.waiting
                 .insert((pool.to_owned(), reason), since.to_owned());

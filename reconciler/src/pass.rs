@@ -12,7 +12,7 @@ use brupop_core::leader::LeaderState;
 use brupop_core::observe::{Now, observe};
 use brupop_core::phases;
 use brupop_core::pool::pools_at;
-use brupop_core::status::EventText;
+use brupop_core::status::{EventText, halts};
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 
 use crate::checks;
@@ -267,7 +267,11 @@ impl Reconciler {
             self.send(pass, request);
         }
         self.preflight(pass, &allocation);
+        let halts = halts(observed).into_iter();
         let mut last_pass = LastPass {
+            halted: halts
+                .map(|it| (it.version.clone(), it.variant.clone()))
+                .collect(),
             at: pass.now,
             limit: fleet.total_limit(),
             admission_enforced: self.leading.admission.holds().is_ok(),

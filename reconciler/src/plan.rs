@@ -262,7 +262,7 @@ fn plan(observed: &Observed<'_>, decided: &Decisions<'_>) -> Plan {
     Plan {
         limit: fleet.total_limit(),
         in_use: fleet.slots.len(),
-        halted: status::halted_versions(fleet.versions)
+        halted: status::halted_versions(&status::halts(observed))
             .into_iter()
             .flatten()
             .map(|version| shown(&version, VERSION_MAX))

@@ -11,7 +11,6 @@ use brupop_core::deadlines::{EXCLUDED, TRANSITION, back_off_text, given_up_text,
 use brupop_core::debounced::Debounced;
 use brupop_core::decide::{
     Abort, Decision, DrainStep, MonitorStep, Named, Reason, StagingStep, TOO_MANY_PODS,
-    TooManyFailures,
 };
 use brupop_core::drain::Obstacle;
 use brupop_core::facts::NodeView;
@@ -414,12 +413,7 @@ impl Reconciler {
         let Some(fleet) = cluster.fleet() else { return };
         let (admission, alone) = (&self.leading.admission, &self.leading.alone);
         let progress = Progress::of_fleet(observed, nodes);
-        let is_held = |it: &Decision<'_>| {
-            matches!(
-                it.reason,
-                Reason::VersionHalted(TooManyFailures::Version(_))
-            )
-        };
+        let halts = status::halts(observed);
         let wanted = DesiredFleetStatus {
             counts: NodeCounts {
                 unavailable_limit: observed.fleet.total_limit(),
@@ -427,9 +421,8 @@ impl Reconciler {
             },
             not_opted_in_nodes: observed.not_opted_in,
             updated: progress.updated_condition("no node is opted in"),
-            halted: status::halted_versions(observed.fleet.versions),
-            halt: DesiredCondition::halted(&self.api.namespace, &observed.fleet),
-            halt_holds_nodes: nodes.iter().any(is_held),
+            halted: status::halted_versions(&halts),
+            halt: DesiredCondition::halted(&self.api.namespace, &observed.fleet, &halts),
             idle: DesiredCondition::idle(cluster.busy_nodes(observed.fleet.slots)),
             admission: admission.known().map(DesiredCondition::admission),
             other_operator: alone.known().map(DesiredCondition::other_operator),

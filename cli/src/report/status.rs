@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use brupop_api::conditions::{
     ADMISSION_ENFORCED, Condition, ConditionStatus, OTHER_OPERATOR, OVERDUE, PROGRESSING,
 };
-use brupop_api::fleet::Slot;
+use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, State, names};
 use brupop_core::decide::{Reason, Turn, why_halted};
 use brupop_core::pool::Pool;
@@ -163,7 +163,10 @@ fn reports_arrive(status: &BottlerocketFleetStatus) -> bool {
 
 fn halted(status: Option<&BottlerocketFleetStatus>) -> Vec<HaltedVersion> {
     let versions = status.into_iter().flat_map(|status| &status.versions);
-    let halted = versions.filter_map(|record| {
+    // Those that no node wants any more are history.
+    let named = status.and_then(|status| status.halted_versions.as_ref());
+    let is_named = |it: &&VersionRecord| named.is_some_and(|named| named.contains(&it.version));
+    let halted = versions.filter(is_named).filter_map(|record| {
         Some(HaltedVersion {
             version: version(&record.version),
             variant: variant(&record.variant),

@@ -150,8 +150,10 @@ fn rows_say_who_runs_starts_and_waits() {
 fn a_plan_is_printable_whatever_agents_say() {
     const HOSTILE: &str = "1.0.0\u{1b}[2J\nnode-9  1.20.0\u{9b}\u{202e}";
     let (slots, long) = (BTreeMap::new(), HOSTILE.repeat(200));
+    let variant = node("brs-a", false).node.unwrap().variant().to_owned();
     let versions = [VersionRecord {
         version: HOSTILE.to_owned(),
+        variant,
         halted_at: Some(HOSTILE.to_owned()),
         ..VersionRecord::default()
     }];
@@ -161,6 +163,7 @@ fn a_plan_is_printable_whatever_agents_say() {
     let mut fails = node("brs-b", false);
     let status = &mut fails.shadow.as_mut().unwrap().status;
     (status.problem, status.message) = (Some(brupop_api::Problem::RefreshFailed), Some(HOSTILE));
+    status.target_version = Some(HOSTILE);
     let mut stuck = node("brs-c", false);
     stuck.pods.undrainable = Some(HOSTILE);
     let mut observed = observed(

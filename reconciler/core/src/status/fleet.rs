@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::{DesiredCondition, EventText, generation};
 use crate::decide::{Decision, Reason, why_halted};
 use crate::facts::{FleetFacts, NodeView, Observed, PoolFacts, in_order, is_unavailable};
+use crate::objects::NodeFacts;
 
 /// What the fleet says before its leader has looked.
 const NOT_TRIED_OUT: &str = "it is not known yet whether the rules of admission are in force, and whether upstream's \
@@ -35,10 +36,8 @@ pub struct DesiredFleetStatus {
     pub updated: DesiredCondition,
     /// Versions that no new node is updated to.
     pub halted: Option<Vec<String>>,
-    /// Whether a version is halted.
+    /// Whether a version is halted that a node wants.
     pub halt: DesiredCondition,
-    /// Whether a node waits because of that. Once all want a later version, nobody has to act.
-    pub halt_holds_nodes: bool,
     /// Whether no node is in mid-update.
     pub idle: DesiredCondition,
     /// Whether our admission rules are in force; `None` = not tried out yet.
@@ -101,7 +100,8 @@ impl DesiredFleetStatus {
         });
         let ready = hindrances.min_by_key(|it| it.status == Unknown);
         let halt = (self.halt.reason, self.halt.message.as_str());
-        DesiredCondition::health(self.halt_holds_nodes.then_some(halt), ready)
+        let is_halted = self.halt.status == True;
+        DesiredCondition::health(is_halted.then_some(halt), ready)
     }
 
     /// The Event about what is in the way of all updates, if this fleet does not say so yet.
@@ -164,20 +164,34 @@ fn found<'c>(conditions: &'c [Condition], type_: &str) -> Option<&'c Condition> 
     conditions.iter().find(|it| it.type_ == type_)
 }
 
-/// The halted versions, each once; `None` if there are none.
-pub fn halted_versions(records: &[VersionRecord]) -> Option<Vec<String>> {
-    let versions: BTreeSet<String> = halted(records).map(|it| it.version.clone()).collect();
+/// Returns the records of halted versions that a Ready node wants. Once all want another version, nobody has to act.
+pub fn halts<'a>(observed: &Observed<'a>) -> Vec<&'a VersionRecord> {
+    let is_halted = |record: &&VersionRecord| record.halted_at.is_some();
+    let halted: Vec<_> = observed.fleet.versions.iter().filter(is_halted).collect();
+    if halted.is_empty() {
+        return halted;
+    }
+    let is_ready = |node: &NodeFacts| node.labelled && node.is_ready();
+    let ready = observed
+        .views
+        .iter()
+        .filter(|it| it.node.is_some_and(is_ready));
+    let wanted: BTreeSet<_> = ready.filter_map(NodeView::release).collect();
+    let is_wanted = |it: &&VersionRecord| wanted.contains(&(&*it.version, &*it.variant));
+    halted.into_iter().filter(is_wanted).collect()
+}
+
+/// The versions of these halts, each once; `None` if there are none.
+pub fn halted_versions(halts: &[&VersionRecord]) -> Option<Vec<String>> {
+    let versions: BTreeSet<String> = halts.iter().map(|it| it.version.clone()).collect();
     (!versions.is_empty()).then(|| versions.into_iter().collect())
 }
 
-fn halted(records: &[VersionRecord]) -> impl Iterator<Item = &VersionRecord> {
-    records.iter().filter(|record| record.halted_at.is_some())
-}
-
 impl DesiredCondition {
-    /// The condition `Halted` of the fleet in this namespace.
-    pub fn halted(namespace: &str, fleet: &FleetFacts<'_>) -> Self {
-        let why: Vec<String> = halted(fleet.versions)
+    /// The condition `Halted` of the fleet in this namespace, with these halts.
+    pub fn halted(namespace: &str, fleet: &FleetFacts<'_>, halts: &[&VersionRecord]) -> Self {
+        let why: Vec<String> = halts
+            .iter()
             .map(|record| {
                 let (version, variant) = (&record.version, &record.variant);
                 let why = format!("{version} for {variant}: {}", why_halted(record));
@@ -191,9 +205,10 @@ impl DesiredCondition {
             })
             .collect();
         if why.is_empty() {
-            return Self::of(HALTED, False, "WithinFailureBudget", "no version is halted");
+            let message = "no version is halted that a node wants";
+            return Self::of(HALTED, False, "WithinFailureBudget", message);
         }
-        let how = how_to_resume(namespace, fleet.versions);
+        let how = how_to_resume(namespace, halts);
         let why = printable(&why.join("; "), MESSAGE_MAX.saturating_sub(how.len())).into_owned();
         Self::of(HALTED, True, "FailureBudgetSpent", &(why + &how))
     }
@@ -201,8 +216,8 @@ impl DesiredCondition {
 
 /// What a person types to resume the halted versions, as the end of a sentence; empty if none can be resumed. A merge patch
 /// replaces the whole list, and what stood there before is no longer needed.
-fn how_to_resume(namespace: &str, records: &[VersionRecord]) -> String {
-    let (all, fleet) = (halted(records).count(), names::FLEET);
+fn how_to_resume(namespace: &str, halts: &[&VersionRecord]) -> String {
+    let (all, fleet) = (halts.len(), names::FLEET);
     let (mut items, mut resumed) = (String::new(), 0);
     let command = |resumed: usize, items: &str| {
         let some = (resumed < all).then(|| format!(" with {resumed} of {all}"));
@@ -211,7 +226,7 @@ fn how_to_resume(namespace: &str, records: &[VersionRecord]) -> String {
             r#"; to resume{some}: kubectl -n {namespace} patch brf {fleet} --type=merge -p '{{"spec":{{"resumedVersions":[{items}]}}}}'"#
         )
     };
-    for record in halted(records).filter(|record| is_plain(record)) {
+    for record in halts.iter().filter(|record| is_plain(record)) {
         let comma = if items.is_empty() { "" } else { "," };
         let VersionRecord {
             version, variant, ..

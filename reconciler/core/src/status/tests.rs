@@ -59,8 +59,7 @@ fn desired(counts: NodeCounts) -> DesiredFleetStatus {
         updated: Progress::default().updated_condition("no node is opted in"),
         halted: None,
         idle: DesiredCondition::idle(0),
-        halt: DesiredCondition::halted("ns", &crate::facts::FleetFacts::EXAMPLE),
-        halt_holds_nodes: false,
+        halt: DesiredCondition::halted("ns", &crate::facts::FleetFacts::EXAMPLE, &[]),
         admission: None,
         other_operator: None,
     }

@@ -2,6 +2,7 @@
 
 use super::versions::{failures, halted, known, over, record, why};
 use super::world::*;
+use crate::status::halts;
 
 const AWS: &str = "aws-k8s-1.36";
 const METAL: &str = "metal-k8s-1.36";
@@ -88,4 +89,32 @@ fn an_outcome_counts_for_the_variant_of_its_slot() {
     }
     let reached = record(&fleet, None, &[over(None).rebooted(NEW)]).unwrap();
     assert_eq!((&*reached.variant, reached.succeeded), (METAL, 1));
+}
+
+/// A release that was replaced pages nobody: its record stays, and nobody has to act.
+#[test]
+fn a_halt_counts_while_a_ready_node_wants_its_version() {
+    let versions = [VersionRecord {
+        version: NEW.to_owned(),
+        variant: idle().node.unwrap().variant().to_owned(),
+        halted_at: Some("2026-11-21T02:00:00Z".to_owned()),
+        ..VersionRecord::default()
+    }];
+    let fleet = FleetFacts {
+        versions: &versions,
+        ..without_slots()
+    };
+    let of_another = idle().with_node(|node| node.variant = Some("metal-k8s-1.36".to_owned()));
+    let of_a_later = idle().with_shadow(|shadow| shadow.status.target_version = Some("9.9.9"));
+    let unlabelled = idle().with_node(|node| node.labelled = false);
+    for (view, count) in [
+        (idle(), 1),
+        (of_another, 0),
+        (of_a_later, 0),
+        (unlabelled, 0),
+        (idle().not_ready(), 0),
+    ] {
+        let observed = observed(fleet.clone(), vec![view]);
+        assert_eq!(halts(&observed).len(), count, "{observed:?}");
+    }
 }

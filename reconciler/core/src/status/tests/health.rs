@@ -30,9 +30,9 @@ fn fleet(nodes: u64, admission: Check, alone: Check, halted: bool) -> DesiredFle
         versions: &versions,
         ..FleetFacts::EXAMPLE
     };
+    let halts: Vec<_> = versions.iter().filter(|_| halted).collect();
     DesiredFleetStatus {
-        halt: DesiredCondition::halted("ns", &facts),
-        halt_holds_nodes: halted,
+        halt: DesiredCondition::halted("ns", &facts, &halts),
         admission: admission.map(DesiredCondition::admission),
         other_operator: alone.map(DesiredCondition::other_operator),
         ..super::desired(NodeCounts {
@@ -123,15 +123,6 @@ fn a_fleet_is_ready_once_its_rules_are_in_force_and_it_is_alone() {
         ready.message
     );
     assert_eq!(ready.message, stalled.message);
-    // A later version has come: nobody waits for the halted one.
-    let superseded = DesiredFleetStatus {
-        halt_holds_nodes: false,
-        ..fleet(3, WELL, WELL, true)
-    };
-    assert_eq!(
-        words(&superseded, &[]),
-        "Ready=True/InForce Stalled=False/NotStalled"
-    );
     assert_eq!(
         fleet(3, WRONG, WELL, false).health(&[])[0].message,
         "this is wrong"

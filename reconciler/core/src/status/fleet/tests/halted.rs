@@ -21,7 +21,8 @@ fn message(versions: &[VersionRecord], resumed: &[ResumedVersion]) -> String {
         resumed,
         ..FleetFacts::EXAMPLE
     };
-    DesiredCondition::halted("ns", &fleet).message
+    let halts: Vec<_> = versions.iter().collect();
+    DesiredCondition::halted("ns", &fleet, &halts).message
 }
 
 /// What the message's command would write.
@@ -33,19 +34,18 @@ fn patch(message: &str) -> Value {
 #[test]
 fn one_command_resumes_all_halted_versions() {
     let at = "2026-11-21T02:00:00Z";
-    let going_on = record("1.19.0", "aws", None);
-    assert_eq!(
-        message(std::slice::from_ref(&going_on), &[]),
-        "no version is halted"
-    );
+    assert_eq!(message(&[], &[]), "no version is halted that a node wants");
     let versions = [
-        going_on,
         record("1.20.0", "metal", Some("2026-11-22T02:00:00Z")),
         record("1.20.0", "aws", Some(at)),
     ];
-    assert_eq!(halted_versions(&versions).unwrap(), ["1.20.0"], "each once");
     assert_eq!(
-        message(&versions[2..], &[]),
+        halted_versions(&versions.iter().collect::<Vec<_>>()).unwrap(),
+        ["1.20.0"],
+        "each once"
+    );
+    assert_eq!(
+        message(&versions[1..], &[]),
         "1.20.0 for aws: it failed on node-0 (FellBack); to resume: kubectl -n ns patch brf fleet --type=merge -p \
          '{\"spec\":{\"resumedVersions\":[{\"version\":\"1.20.0\",\"variant\":\"aws\",\"haltedAt\":\"2026-11-21T02:00:00Z\"}]}}'"
     );
