@@ -26,7 +26,7 @@ ALONE := env -u MAKEFLAGS -u MFLAGS
 PROMETHEUS_RULE := kustomize/components/prometheus-operator/prometheus-rule.yaml
 ALERTS := kustomize/components/prometheus-sample/alerts.yaml
 # The most that users may meet of each, and the most lines of code that may ship.
-CONCEPTS := variables=11 objects=49 alerts=20 reasons=52 components=8 policies=7 lines=28000
+CONCEPTS := variables=11 objects=49 alerts=20 reasons=52 components=8 policies=7 lines=25500
 
 # For `make yaml`: which overlay, which image if not the released one, and the folder to write to.
 OVERLAY ?= default
