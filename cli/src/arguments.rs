@@ -64,11 +64,16 @@ pub enum Command {
         #[arg(value_parser = node_name)]
         node: String,
     },
-    /// Show which nodes would be updated now, in which order, and why the others would not
+    /// Show which nodes would be updated, in which order, and why the others would not
     ///
+    /// What a pause, a closed window, a freeze or a gate holds for now stands on top, and the plan is made as if nothing held it.
     /// This runs `kubectl exec -n NAMESPACE deploy/brupop-reconciler -- /brupop-reconciler plan`, because the answer depends on
     /// the reconciler's settings.
-    Plan,
+    Plan {
+        /// Show what begins now
+        #[arg(long)]
+        now: bool,
+    },
     /// Show the outcome of each version, and the operator's Events
     ///
     /// API servers keep Events for an hour by default. With plain kubectl: `status.versions` in

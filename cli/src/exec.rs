@@ -24,6 +24,7 @@ const PLAN: &str =
 pub(crate) async fn plan(
     server: &OperatorApi,
     target: &Target,
+    now: bool,
     output: Output,
 ) -> Result<(), Error> {
     let leads = server.leads().await;
@@ -39,7 +40,8 @@ pub(crate) async fn plan(
         .arg("exec")
         .args(flags)
         .args(PLAN.split(' '))
-        .arg(format);
+        .arg(format)
+        .args(now.then_some("--now"));
     let ended = kubectl.kill_on_drop(true).output().await;
     let ended = ended.map_err(|error| match error.kind() {
         ErrorKind::NotFound => Error::Plan("kubectl is not in PATH".to_owned()),

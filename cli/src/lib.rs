@@ -60,7 +60,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Error> {
             let found = server.about_node(&node).await?;
             print(&why::of(&node, &found)?, output, &flags)
         }
-        Command::Plan => exec::plan(&server().await?, &target, output).await,
+        Command::Plan { now } => exec::plan(&server().await?, &target, now, output).await,
         Command::History { node } => {
             let server = server().await?;
             let fleet = server.fleet_object().await?.object;

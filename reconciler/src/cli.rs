@@ -107,8 +107,11 @@ pub struct Settings {
 /// What to do instead of reconciling.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Prints what would happen now, in which order, and why not for the rest; writes nothing
+    /// Prints what would begin if no pause, window, freeze or gate held it, in which order, and why not the rest; writes nothing
     Plan {
+        /// Print what begins now
+        #[arg(long)]
+        now: bool,
         /// How to print it
         #[arg(long, short, default_value = "table")]
         output: PlanFormat,

@@ -21,9 +21,11 @@ async fn main() -> ExitCode {
     }
     match settings.command {
         None => environment::ended("the reconciler cannot run", process::run(settings).await),
-        Some(Command::Plan { output }) => environment::ended(
+        Some(Command::Plan { now, output }) => environment::ended(
             "there is no plan",
-            plan::run(settings, output).await.map(|text| say(&text)),
+            plan::run(settings, now, output)
+                .await
+                .map(|text| say(&text)),
         ),
     }
 }

@@ -1,5 +1,5 @@
-//! `brupop-reconciler plan` prints which nodes would start now, in which order, and why the others do not. It writes
-//! nothing: it makes a pass of the loop that sends nothing.
+//! `brupop-reconciler plan` prints which nodes would start, in which order, and why the others would not: now, or if no pause,
+//! window, freeze or gate held them. It writes nothing: it makes a pass of the loop that sends nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,9 +11,10 @@ use brupop_api::names;
 use brupop_api::printable::printable;
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, Allocation, Decisions, Reason};
-use brupop_core::facts::{FleetFacts, NodeView, Observed};
+use brupop_core::facts::{FleetFacts, NodeView, Observed, PoolFacts};
 use brupop_core::gates::GOOD_IN_A_ROW;
 use brupop_core::status;
+use brupop_core::window::Starts;
 use brupop_core::workloads::Evicted;
 use brupop_runtime::ClusterConfig;
 use brupop_runtime::client::ClientError;
@@ -81,6 +82,8 @@ pub struct Plan {
     pub limit: u64,
     /// How many are.
     pub in_use: usize,
+    /// What holds updates now, in sentences.
+    pub held: Vec<String>,
     /// Versions that no further node is updated to.
     pub halted: Vec<String>,
     /// The nodes: those in mid-update, those that start, those that wait in their order, the rest by name.
@@ -104,11 +107,11 @@ pub enum PlanError {
     Json(#[from] serde_json::Error),
 }
 
-/// Makes a plan of the cluster and returns it as text.
+/// Makes a plan of the cluster and returns it as text: for `now`, or as if nothing held updates for now.
 ///
 /// # Errors
 /// The cluster cannot be read, or the settings cannot be understood.
-pub async fn run(settings: Settings, output: PlanFormat) -> Result<String, PlanError> {
+pub async fn run(settings: Settings, now: bool, output: PlanFormat) -> Result<String, PlanError> {
     let policy = settings.policy().map_err(PlanError::Policy)?;
     let config = ClusterConfig::of_pod("brupop-reconciler-plan")?;
     let client = config.client_without_retry()?;
@@ -130,7 +133,7 @@ pub async fn run(settings: Settings, output: PlanFormat) -> Result<String, PlanE
         elected,
         Metrics::default(),
     );
-    let plan = reconciler.dry_run(plan).await?;
+    let plan = reconciler.dry_run(now).await?;
     Ok(match output {
         PlanFormat::Table => table(&plan),
         PlanFormat::Json => serde_json::to_string_pretty(&plan)? + "\n",
@@ -138,18 +141,14 @@ pub async fn run(settings: Settings, output: PlanFormat) -> Result<String, PlanE
 }
 
 impl Reconciler {
-    /// Decides as if this process led, and sends nothing. Returns what `show` makes of the decisions, once all is read that they
-    /// need.
-    async fn dry_run<T>(
-        mut self,
-        show: impl Fn(&Observed<'_>, &Decisions<'_>) -> T,
-    ) -> Result<T, PlanError> {
+    /// Decides as if this process led, and sends nothing. Returns the plan once all is read that the decisions need.
+    async fn dry_run(mut self, now: bool) -> Result<Plan, PlanError> {
         let deadline = Instant::now() + DEADLINE;
         self.leading.gates.times = GOOD_IN_A_ROW;
         let watches = Arc::clone(&self.watches);
         loop {
-            let unread = match self.dry_pass(&show) {
-                Ok(shown) => return Ok(shown),
+            let unread = match self.dry_pass(now) {
+                Ok(plan) => return Ok(plan),
                 Err(unread) => unread,
             };
             tokio::select! {
@@ -162,10 +161,7 @@ impl Reconciler {
     }
 
     /// Makes one pass. `Err` names what has not been read yet.
-    fn dry_pass<T>(
-        &mut self,
-        show: impl Fn(&Observed<'_>, &Decisions<'_>) -> T,
-    ) -> Result<T, Vec<&'static str>> {
+    fn dry_pass(&mut self, now: bool) -> Result<Plan, Vec<&'static str>> {
         let watches = Arc::clone(&self.watches);
         let unsynced = watches.unsynced();
         if !unsynced.is_empty() {
@@ -174,12 +170,21 @@ impl Reconciler {
         if let Ok(cluster) = watches.cluster() {
             self.succeed_leader(&cluster);
         }
-        let shown = self.observe_then(|this, pass| {
+        let plan = self.observe_then(|this, pass| {
             this.knows_right_to_force(pass);
             this.ask(pass);
             // As if this process led, even if none has led yet.
             let mut observed = pass.observed.clone();
             observed.fleet.ledger_term = Some(observed.fleet.term);
+            let held = held(&observed.fleet);
+            let pools: Vec<_> = observed.fleet.pools.iter().map(released).collect();
+            let default_pool = released(observed.fleet.default_pool);
+            if !now {
+                (observed.fleet.pools, observed.fleet.default_pool) = (&pools, &default_pool);
+                if observed.fleet.starts == Starts::Paused {
+                    observed.fleet.starts = Starts::Open;
+                }
+            }
             let decided = observed.decide();
             this.preflight(pass, &decided.allocation);
             let views = observed.views.iter();
@@ -188,12 +193,12 @@ impl Reconciler {
             }
             let unread = this.unread(pass, &decided.allocation);
             if unread.is_empty() {
-                Ok(show(&observed, &decided))
+                Ok(plan(&observed, &decided, held))
             } else {
                 Err(unread)
             }
         });
-        shown.unwrap_or_else(|| Err(vec!["the BottlerocketFleet"]))
+        plan.unwrap_or_else(|| Err(vec!["the BottlerocketFleet"]))
     }
 
     /// Takes over the leader's term, and what its last checks found: they are dry-run writes, so they are not repeated.
@@ -241,8 +246,34 @@ impl Reconciler {
     }
 }
 
-/// Returns the plan that these decisions make.
-fn plan(observed: &Observed<'_>, decided: &Decisions<'_>) -> Plan {
+/// Returns the pool as if nothing held all its nodes for now.
+fn released<'a>(pool: &PoolFacts<'a>) -> PoolFacts<'a> {
+    let starts = match pool.starts {
+        invalid @ Starts::Invalid(_) => invalid,
+        _ => Starts::Open,
+    };
+    PoolFacts {
+        starts,
+        gate: None,
+        ..pool.clone()
+    }
+}
+
+/// Says what holds all updates of the fleet or of a pool for now.
+fn held(fleet: &FleetFacts<'_>) -> Vec<String> {
+    let paused = (fleet.starts == Starts::Paused).then_some(Reason::FleetPaused);
+    let of_fleet = paused.map(|reason| shown(&reason.message(), MESSAGE_MAX));
+    let pools = fleet.pools.iter().chain([fleet.default_pool]);
+    let of_pools = pools.filter(|pool| pool.nodes > 0).flat_map(|pool| {
+        let name = shown(pool.name, NAME_MAX);
+        let reasons = decide::holds(pool);
+        reasons.map(move |it| format!("pool {name}: {}", shown(&it.message(), MESSAGE_MAX)))
+    });
+    of_fleet.into_iter().chain(of_pools).collect()
+}
+
+/// Returns the plan that these decisions make, beside what holds updates for now.
+fn plan(observed: &Observed<'_>, decided: &Decisions<'_>, held: Vec<String>) -> Plan {
     let fleet = &observed.fleet;
     let taken = decided.allocation.taken.iter();
     let mut nexts: BTreeMap<usize, NodePlan> =
@@ -262,6 +293,7 @@ fn plan(observed: &Observed<'_>, decided: &Decisions<'_>) -> Plan {
     Plan {
         limit: fleet.total_limit(),
         in_use: fleet.slots.len(),
+        held,
         halted: status::halted_versions(&status::halts(observed))
             .into_iter()
             .flatten()
@@ -315,7 +347,10 @@ fn table(plan: &Plan) -> String {
     } else {
         format!("; halted: {}", plan.halted.join(", "))
     };
-    let mut text = format!("{} of {} in update{halted}\n", plan.in_use, plan.limit);
+    let (in_use, limit) = (plan.in_use, plan.limit);
+    let holds = plan.held.iter().map(|hold| format!("held now: {hold}\n"));
+    let holds: String = holds.collect();
+    let mut text = format!("{in_use} of {limit} slots in use{halted}\n{holds}");
     let head = [
         "NODE", "POOL", "VERSION", "TARGET", "NEXT", "REASON", "MESSAGE",
     ];

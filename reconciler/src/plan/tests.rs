@@ -12,6 +12,8 @@ use crate::process::tests::{not_leading, reconciler};
 use brupop_core::facts::{FleetFacts, NodeView, PodFacts, PoolFacts, TimeFacts};
 use brupop_core::leader::Ahead;
 use brupop_core::objects::NodeFacts;
+use brupop_core::rules::GateState;
+use brupop_core::window::Until;
 use http::{Request, Response};
 use kube::Client;
 use kube::client::Body;
@@ -114,7 +116,7 @@ fn rows_say_who_runs_starts_and_waits() {
         },
     )]);
     let observed = observed(views, &slots, &[]);
-    let plan = plan(&observed, &observed.decide());
+    let plan = plan(&observed, &observed.decide(), held(&observed.fleet));
     let rows: Vec<_> = plan
         .nodes
         .iter()
@@ -133,7 +135,7 @@ fn rows_say_who_runs_starts_and_waits() {
     );
     let text = table(&plan);
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[0], "1 of 2 in update");
+    assert_eq!(lines[0], "1 of 2 slots in use");
     assert!(
         lines[4].starts_with("d     1.19.4   1.20.0  waits (1)  LimitReached"),
         "{text}"
@@ -143,6 +145,36 @@ fn rows_say_who_runs_starts_and_waits() {
         json["nodes"][2]["next"],
         serde_json::json!({"what": "waits", "turn": 1})
     );
+}
+
+#[test]
+fn what_holds_updates_for_now_is_named_and_left_out() {
+    let until = Until::At("2026-11-22T02:00:00Z".parse().unwrap());
+    let web = PoolFacts {
+        name: "web",
+        starts: Starts::OutsideWindow(until),
+        gate: Some((GateState::Closed, "quiet")),
+        ..PoolFacts::DEFAULT
+    };
+    let invalid = PoolFacts {
+        starts: Starts::Invalid("no"),
+        ..web.clone()
+    };
+    let fleet = FleetFacts {
+        starts: Starts::Paused,
+        pools: std::slice::from_ref(&web),
+        ..FleetFacts::EXAMPLE
+    };
+    let said = held(&fleet).join("\n");
+    let expected = [
+        "paused",
+        "pool web: the maintenance window is closed; it opens at 2026-11-22T02:00:00Z",
+        "pool web: the gate quiet of its pool is closed",
+    ];
+    assert!(expected.iter().all(|it| said.contains(it)), "{said}");
+    let open = released(&web);
+    assert_eq!((open.starts, open.gate), (Starts::Open, None));
+    assert_eq!(released(&invalid).starts, Starts::Invalid("no"));
 }
 
 /// As a terminal would be driven, and a table forged, by a stolen agent, kubelet or marker.
@@ -172,7 +204,7 @@ fn a_plan_is_printable_whatever_agents_say() {
         &versions,
     );
     observed.unreadable.insert(3, HOSTILE.to_owned());
-    let plan = plan(&observed, &observed.decide());
+    let plan = plan(&observed, &observed.decide(), held(&observed.fleet));
     let text = table(&plan);
     assert!(
         text.lines().all(is_printable) && text.lines().count() == 6,
@@ -192,8 +224,8 @@ fn a_plan_is_printable_whatever_agents_say() {
 #[tokio::test]
 async fn an_empty_cluster_is_decided_on_without_a_write() {
     let (reconciler, mut writes) = not_leading();
-    let nodes = reconciler.dry_run(|_, decided| decided.nodes.len()).await;
-    assert_eq!((nodes.unwrap(), writes.recv().await), (0, None));
+    let plan = reconciler.dry_run(false).await.unwrap();
+    assert_eq!((plan.nodes.len(), writes.recv().await), (0, None));
 }
 
 #[tokio::test(start_paused = true)]
@@ -203,7 +235,7 @@ async fn what_is_not_read_in_time_is_named() {
     });
     let (_, elected) = watch::channel(None);
     let reconciler = reconciler(Client::new(silent, "ns"), elected);
-    let refused = reconciler.dry_run(|_, _| ()).await.unwrap_err();
+    let refused = reconciler.dry_run(true).await.unwrap_err();
     assert_eq!(
         refused.to_string(),
         "not read within 20 s: Nodes, shadows, the fleet, the agents' pods, pools"

@@ -24,6 +24,7 @@ pub(crate) use assess::assess;
 use brupop_api::fleet::Slot;
 use brupop_api::{Field, Marker, Object, State, Value, Write, names};
 pub(crate) use eligibility::goes_back;
+pub use eligibility::holds;
 pub(crate) use reason::OVERGROWN;
 pub use reason::{
     Abort, Contenders, DrainStep, Gone, LimitScope, Missing, MonitorStep, Named, OtherOperator,

@@ -281,7 +281,7 @@ async fn given_back(fleet: &Fleet, app: &App, secret: &Path) -> Result<()> {
 /// What `plan` says of this node, if these are the sources.
 async fn plan_says(fleet: &Fleet, sources: &Path, node: &str, reason: &str) -> Result<()> {
     let settings = [("GATE_SOURCES", sources.as_os_str())];
-    let output = exec_with(fleet, &["plan", "-o", "json"], &settings).await?;
+    let output = exec_with(fleet, &["plan", "--now", "-o", "json"], &settings).await?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success() && !said.contains(HUSH), "{said}");
     let plan: Value = serde_json::from_slice(&output.stdout)?;

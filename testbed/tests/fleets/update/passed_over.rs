@@ -35,7 +35,7 @@ async fn what_holds_a_drain_back_is_said_before_any_change() -> Result<()> {
     let (table, went_well) = exec(&fleet, &["plan"]).await?;
     ensure!(
         went_well
-            && table.starts_with("0 of 1 in update\n")
+            && table.starts_with("0 of 1 slots in use\n")
             && table.matches("BudgetAllowsNone").count() == 2,
         "{table}"
     );
@@ -44,9 +44,14 @@ async fn what_holds_a_drain_back_is_said_before_any_change() -> Result<()> {
     fleet.pause(true).await?;
     fleet.wait_until_idle("4m").await?;
 
-    let (plan, _) = exec(&fleet, &["plan", "-o", "json"]).await?;
+    let (plan, _) = exec(&fleet, &["plan", "--now", "-o", "json"]).await?;
     let plan: Json = serde_json::from_str(&plan)?;
     ensure!(plan["nodes"][0]["reason"] == "FleetPaused", "{plan}");
+    // What would be in the way if the pause ended.
+    let (table, _) = exec(&fleet, &["plan"]).await?;
+    let holds = table.contains("\nheld now: ") && table.contains("paused");
+    let blocked = table.matches("BudgetAllowsNone").count() == 2;
+    ensure!(holds && blocked, "{table}");
 
     // A pod that nothing would bring back holds up its own node only.
     fleet

@@ -224,7 +224,7 @@ async fn the_plan_is_made_in_the_pod(fleet: &Fleet, editor: &Person) -> Result<(
             .await
     };
     let plan = kubectl("exec deploy/brupop-reconciler -- /brupop-reconciler plan").await?;
-    ensure!(plan.starts_with("0 of 1 in update\n"), "{plan}");
+    ensure!(plan.starts_with("0 of 1 slots in use\n"), "{plan}");
     for (of, started) in [
         ("deploy/brupop-reconciler", "reconciler started"),
         ("deploy/brupop-webhook", "webhook started"),

@@ -114,7 +114,7 @@ fn a_halt_counts_while_a_ready_node_wants_its_version() {
         (unlabelled, 0),
         (idle().not_ready(), 0),
     ] {
-        let observed = observed(fleet.clone(), vec![view]);
+        let observed = observed(fleet, vec![view]);
         assert_eq!(halts(&observed).len(), count, "{observed:?}");
     }
 }
