@@ -1,7 +1,8 @@
 //! The ledger: which nodes may be updated now, and which are done. Each pass makes one conditional patch, which gives
 //! slots back and takes new ones.
 //!
-//! Nodes that a person asked for go first, then nodes that no budget blocks, then nodes with fewer failures. Nodes whose last
+//! Nodes that a person has cordoned go first, for they are out of service anyway, then nodes that a person asked for, nodes that no
+//! budget blocks, then nodes with fewer failures. Nodes whose last
 //! attempt came to nothing go after the others, and the reconciler's own node goes last. Among equals, the zone with the
 //! fewest updates goes first; then the name decides.
 
@@ -208,7 +209,13 @@ impl<'a> Allocation<'a> {
                     continue;
                 }
             }
-            room.take(Place::of(view));
+            let place = Place::of(view);
+            room.take(place);
+            if place.cordoned {
+                // From now on its slot counts.
+                room.fleet.unavailable -= 1;
+                room.of_mut(place.pool).unavailable -= 1;
+            }
             if view.pods.known {
                 self.taken.push(at);
             } else {
@@ -331,22 +338,13 @@ impl<'s, 'v, 'a> Queue<'s, 'v, 'a> {
             busy: BTreeMap::new(),
         };
         let mut order: Vec<usize> = Vec::new();
-        for (
-            at,
-            Candidate {
-                view, slot, asks, ..
-            },
-        ) in nodes.iter().enumerate()
-        {
-            if slot.is_some() {
-                if view.node.is_some() && view.shadow.is_some() {
-                    *queue.busy.entry(view.zone).or_default() += 1;
-                }
-            } else if asks
-                .may_start
-                .is_some_and(|version| !is_halted(view, version))
-            {
-                order.push(at);
+        for (at, node) in nodes.iter().enumerate() {
+            let (view, may_start) = (node.view, node.asks.may_start);
+            if node.slot.is_none() {
+                let starts = may_start.filter(|version| !is_halted(view, version));
+                order.extend(starts.map(|_| at));
+            } else if view.node.is_some() && view.shadow.is_some() {
+                *queue.busy.entry(view.zone).or_default() += 1;
             }
         }
         // Among equals they stay sorted by name. Most are equals, so there is little to sort.
@@ -364,19 +362,15 @@ impl<'s, 'v, 'a> Queue<'s, 'v, 'a> {
         let firsts = with_room.filter_map(|(place, nodes)| Some((*place, *nodes.front()?)));
         let (place, _) = firsts.min_by_key(|&(place, index)| {
             let zone_by_zone = self.zone_by_zone.contains(&place.pool);
-            let going_on = self
-                .busy
-                .get(&place.zone)
-                .copied()
-                .filter(|_| !zone_by_zone);
+            let busy = self.busy.get(&place.zone).filter(|_| !zone_by_zone);
             let zone = place.zone.filter(|_| zone_by_zone);
-            (self.rank(index), going_on.unwrap_or(0), zone, index)
+            (self.rank(index), busy.copied().unwrap_or(0), zone, index)
         })?;
         *self.busy.entry(place.zone).or_default() += 1;
         self.waiting.get_mut(&place)?.pop_front()
     }
 
-    fn rank(&self, index: usize) -> (Reverse<bool>, bool, u64, bool, bool) {
+    fn rank(&self, index: usize) -> ([Reverse<bool>; 2], bool, u64, bool, bool) {
         let view = self.nodes[index].view;
         let NodeView {
             node, shadow, pods, ..
@@ -389,7 +383,7 @@ impl<'s, 'v, 'a> Queue<'s, 'v, 'a> {
         let wanted = shadow.and_then(|shadow| shadow.spec.version);
         let had_no_effect = wanted.is_some() && wanted != node.and_then(|node| node.version());
         (
-            Reverse(asked_for),
+            [Place::of(view).cordoned, asked_for].map(Reverse),
             pods.blocked.is_some(),
             failures,
             had_no_effect,
@@ -408,6 +402,8 @@ pub(super) struct Place<'a> {
     zone: Option<&'a str>,
     /// Its own name, if it is of the control plane.
     control_plane: Option<&'a str>,
+    /// A person has cordoned it, so it is out of service anyway.
+    cordoned: bool,
 }
 
 impl<'a> Place<'a> {
@@ -421,6 +417,7 @@ impl<'a> Place<'a> {
             pool,
             zone: view.zone,
             control_plane: node.map(NodeFacts::name),
+            cordoned: view.time.cordoned_lately && view.node.is_some_and(NodeFacts::is_ready),
         }
     }
 }
@@ -453,7 +450,13 @@ struct Limit<'a> {
 impl Limit<'_> {
     /// The ledger has room for this many slots, however many nodes may be unavailable.
     fn is_full(&self) -> bool {
-        self.slots >= SLOTS_MAX || self.slots + self.unavailable >= self.most
+        self.is_full_for(false)
+    }
+
+    /// For a node that is out of service anyway, only slots count.
+    fn is_full_for(&self, cordoned: bool) -> bool {
+        let others = if cordoned { 0 } else { self.unavailable };
+        self.slots >= SLOTS_MAX || self.slots + others >= self.most
     }
 }
 
@@ -506,7 +509,9 @@ impl<'a> Room<'a> {
     /// Whether one more node may be taken out of service there.
     fn has(&self, place: Place<'a>) -> bool {
         let keeps_quorum = place.control_plane.is_none() || self.control_plane.is_none();
-        keeps_quorum && self.has_places(place.pool) && self.busy_elsewhere(place).is_none()
+        let limits = [&self.fleet, self.of(place.pool)];
+        let is_full = limits.iter().any(|it| it.is_full_for(place.cordoned));
+        keeps_quorum && !is_full && self.busy_elsewhere(place).is_none()
     }
 
     /// Whether the limits of this pool and of the fleet leave a place, whatever zone or node of the control plane is busy.

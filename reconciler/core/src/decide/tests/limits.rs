@@ -37,8 +37,10 @@ proptest! {
         let in_service = |view: &NodeView<'_>| {
             !view.marked() && view.node.is_some_and(|it| it.is_ready() && !it.unschedulable && it.version() == Some(OLD))
         };
+        let is_cordoned = |view: &NodeView<'_>| view.node.is_some_and(|node| node.unschedulable);
         let begins = |view: &NodeView<'_>| {
-            (is_idle(view) || in_service(view)) && names.contains(view.shadow_name)
+            let leaves = is_idle(view) && !is_cordoned(view) || in_service(view);
+            leaves && names.contains(view.shadow_name)
         };
         let pool_of = |view: &NodeView<'_>| match view.owner {
             Owner::Pool(index) => Some(seen.fleet.pools[index].name),

@@ -61,6 +61,31 @@ fn asked_for_first_failed_and_own_last() {
     assert_eq!(order(&nodes), ["d", "c", "b", "a"]);
 }
 
+/// It is out of service anyway: only slots count, and neither its own cordon nor other nodes that are away.
+#[test]
+fn a_node_that_a_person_has_cordoned_goes_first() {
+    let cordoned = |name| {
+        let node = in_zone(name, "x").with_node(|node| node.unschedulable = true);
+        node.with(|view| view.time.cordoned_lately = true)
+    };
+    let asked_for = in_zone("a", "x").with_node(|node| node.update_now = true);
+    let not_ready = in_zone("d", "x").not_ready();
+    let nodes = [asked_for, cordoned("b"), cordoned("c"), not_ready];
+    for (limit, taken) in [
+        (1, vec![1]),
+        (2, vec![1, 2]),
+        (3, vec![1, 2]),
+        (4, vec![1, 2, 0]),
+    ] {
+        let fleet = FleetFacts {
+            default_pool: limited(limit),
+            threshold: MANY,
+            ..without_slots()
+        };
+        assert_eq!(allocate(&fleet, &nodes).taken, taken, "{limit}");
+    }
+}
+
 #[test]
 fn who_was_tried_in_vain_comes_later() {
     let mut nodes = [in_zone("a", "x"), in_zone("b", "x"), in_zone("c", "x")];
