@@ -4,7 +4,7 @@ use brupop_api::BottlerocketFleetStatus;
 use brupop_core::deadlines::Clock;
 use brupop_core::facts::{FirstPool, FirstPoolStanding, NodeView, Owner, PoolFacts};
 use brupop_core::leader::Ahead;
-use brupop_core::pool::await_first_pools;
+use brupop_core::observe::await_first_pools;
 use brupop_core::rules::Rules;
 use brupop_core::window::{Starts, Until};
 use std::sync::LazyLock;

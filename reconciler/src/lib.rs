@@ -1,28 +1,18 @@
 //! Carries out what `brupop-core` decides: watch → decide → request.
 //!
-//! - The loop: [`process`] wires everything, `run` wakes, `pass` observes, decides and sends.
-//! - What is known: `watches` keep objects up to date, and so do the answers to `requests`, which `answers` takes in. `workloads`
-//!   reads what is not watched.
-//! - What is done: `requests` write, `drainer`, `pods` and [`evict`] empty nodes, `status` tells people.
-//! - What must be so: `checks` make sure that updates may start, `gates` ask others, `lease` is held.
+//! - The loop: [`process`] wires everything, [`run`] wakes. Below it, `pass` observes, decides and sends; `requests` write, and
+//!   `answers` takes in what comes back; `drainer` and [`run::evict`] empty nodes; `workloads` reads what is not watched; `status`
+//!   tells people; `checks` make sure that updates may start, and `gates` ask others.
+//! - `watches` and `pods` keep objects up to date, `lease` is held.
 //! - [`cli`] and [`plan`] are the subcommands and settings, `metrics` the figures.
 //!
-//! Read the core first, then `pass.rs`, which calls it.
+//! Read the core first, then `run/pass.rs`, which calls it.
 
-mod answers;
-mod checks;
 pub mod cli;
-mod drainer;
-pub mod evict;
-mod gates;
 mod lease;
 mod metrics;
-mod pass;
 pub mod plan;
 mod pods;
 pub mod process;
-mod requests;
-mod run;
-mod status;
+pub mod run;
 mod watches;
-mod workloads;

@@ -24,14 +24,14 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::checks::Finding;
 use crate::cli::{PlanFormat, Settings};
 use crate::metrics::Metrics;
-use crate::pass::Pass;
 use crate::pods::MAX_POD_WATCHES;
 use crate::process::{own_node, reporter};
-use crate::requests::ApiServer;
+use crate::run::Pass;
 use crate::run::Reconciler;
+use crate::run::checks::Finding;
+use crate::run::requests::ApiServer;
 use crate::watches::Watches;
 
 /// Longest wait until all is read that a decision needs.

@@ -22,8 +22,8 @@ use tokio::time::timeout;
 use crate::cli::Settings;
 use crate::lease::{self, Elected, Election, Timing};
 use crate::metrics::Metrics;
-use crate::requests::ApiServer;
 use crate::run::Reconciler;
+use crate::run::requests::ApiServer;
 use crate::watches::Watches;
 
 /// A loop that has not come round for so long is stuck: this process does not lead, and its kubelet starts it again.

@@ -1,30 +1,43 @@
 //! The one loop: changes, answers and deadlines wake it; then it observes, decides and sends requests.
 
+mod answers;
+pub(crate) mod checks;
+mod drainer;
+pub mod evict;
+mod gates;
+mod pass;
+pub(crate) mod requests;
+mod status;
+mod workloads;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use brupop_core::cluster::Cluster;
 use brupop_core::drain::PodKey;
+use brupop_core::facts::Observed;
 use brupop_core::leader::LeaderState;
 use brupop_core::policy::Policy;
 use brupop_runtime::{FailureLog, Heartbeat, Shutdown};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use jiff::Timestamp;
 use kube::runtime::events::Recorder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::answers::Requests;
-use crate::checks::Check;
 use crate::cli::Settings;
-use crate::drainer::Drainer;
-use crate::evict::EvictionAnswer;
-use crate::gates::GateAnswers;
 use crate::lease::{Elected, leads_now, next_while_leading};
 use crate::metrics::Metrics;
-use crate::requests::ApiServer;
-use crate::status::Told;
 use crate::watches::Watches;
+use answers::Requests;
+use checks::Check;
+use drainer::Drainer;
+use evict::EvictionAnswer;
+use gates::GateAnswers;
+use requests::ApiServer;
+use status::Told;
 
 /// Longest sleep: the wall clock may jump, and a window may shut. A pass in which nothing changed sends nothing.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
@@ -231,4 +244,28 @@ impl Reconciler {
     pub(crate) fn now(&self) -> Duration {
         self.epoch.elapsed()
     }
+}
+
+/// What one pass saw at its beginning, and when to look again.
+pub(crate) struct Pass<'p> {
+    pub(crate) cluster: &'p Cluster,
+    pub(crate) observed: &'p Observed<'p>,
+    pub(crate) now: Timestamp,
+    pub(crate) wake: Wake,
+}
+
+/// When the loop has to look again: the earliest instant that was asked for. Instants are durations since the loop's epoch.
+#[derive(Debug, Default)]
+pub(crate) struct Wake(pub(crate) Option<Duration>);
+
+impl Wake {
+    /// Look again at this instant at the latest, if there is one.
+    pub(crate) fn by(&mut self, at: impl Into<Option<Duration>>) {
+        self.0 = self.0.into_iter().chain(at.into()).min();
+    }
+}
+
+/// Returns how long it is from `now` to this time; what is past is due now.
+pub(crate) fn until(now: Timestamp, at: Timestamp) -> Duration {
+    Duration::try_from(at.duration_since(now)).unwrap_or_default()
 }

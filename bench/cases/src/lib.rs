@@ -16,7 +16,7 @@ use std::hint::black_box;
 
 use brupop_core::decide::{Decisions, Reason};
 use brupop_core::observe::observe;
-use brupop_core::pool::pools_at;
+use brupop_core::observe::pools_at;
 use brupop_core::status::DesiredCondition;
 use brupop_webhook::metrics::Metrics;
 use brupop_webhook::review::answer;

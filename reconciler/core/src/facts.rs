@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use crate::drain::PodKey;
 use crate::objects::NodeFacts;
 
+use crate::pool::Release;
 pub use crate::pool::{FirstPool, FirstPoolStanding, PoolFacts, Pools};
 use crate::times::Ahead;
 use crate::window::Starts;
@@ -81,9 +82,6 @@ pub struct Observed<'a> {
     /// The times that were ahead when this leader first saw them: what the next pass has to know.
     pub ahead: Ahead,
 }
-
-/// A version, and the variant of the nodes that are to run it.
-pub(crate) type Release<'a> = (&'a str, &'a str);
 
 /// Finds values by name. Names are asked for in their order, and once each: to walk along both costs less than to search.
 pub(crate) fn in_order<'a, T>(

@@ -1,27 +1,23 @@
 //! Pools: which nodes each selects and its rules, as they are watched; and what decisions see of them at one time.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use brupop_api::fleet::{BottlerocketFleetStatus, VersionRecord};
 use brupop_api::item::{self, Readable, Unreadable};
 use brupop_api::names::DEFAULT_POOL;
 use brupop_api::pool::{BottlerocketPoolSpec, NodeSelector, Operator};
 use brupop_api::{BottlerocketPool, BottlerocketPoolStatus, Item};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{Expression, Selector, SelectorExt as _};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::cluster::Cluster;
-use crate::deadlines::Clock;
-use crate::facts::{Owner, Release};
-use crate::leader::{LeaderState, PoolState};
-use crate::policy::Policy;
-use crate::rules::{GateState, Invalid, PoolGate, Rules, limit};
+use crate::rules::{GateState, Invalid, PoolGate, Rules};
 use crate::times::Ahead;
 use crate::window::{Span, Starts, Until};
+
+/// A version, and the variant of the nodes that are to run it.
+pub(crate) type Release<'a> = (&'a str, &'a str);
 
 /// A pool as it is watched.
 #[derive(Clone, Debug)]
@@ -261,195 +257,3 @@ pub struct Pools<'a> {
     /// The times that were ahead when this leader first saw them.
     pub ahead: Ahead,
 }
-
-/// Why a pool starts nothing before its windows have been evaluated.
-const NOT_LOOKED_AT: &str = "the clock was not looked at yet";
-
-/// The pools as decisions see them, sorted by name, and the earliest time at which the clock alone changes one of them. One
-/// at which nobody has looked holds its nodes.
-pub fn pools_at<'a>(
-    cluster: &'a Cluster,
-    leader: &'a LeaderState,
-    policy: &'a Policy,
-    now: Timestamp,
-) -> Pools<'a> {
-    let mut nodes = vec![0; cluster.pools.len()];
-    let (mut labelled, mut unselected) = (0, 0);
-    for record in cluster.records.values() {
-        if !record.node.as_ref().is_some_and(|node| node.labelled) {
-            continue;
-        }
-        labelled += 1;
-        match record.led.owner.unwrap_or(Owner::Unknown) {
-            Owner::Pool(index) => {
-                if let Some(count) = nodes.get_mut(index) {
-                    *count += 1;
-                }
-            }
-            Owner::DefaultPool => unselected += 1,
-            Owner::Conflict(..) | Owner::Unknown => {}
-        }
-    }
-    let ceiling = ceiling(cluster, labelled);
-    let default = default_pool(leader, policy, unselected);
-    let all_read = cluster.pool_left_out.is_none();
-    let pools = cluster.pools.iter().zip(nodes);
-    let facts = pools.map(|((name, pool), nodes)| {
-        let facts = facts(name, pool, leader.pools.get(name), nodes);
-        let mut after = facts.rules.into_iter().flat_map(|rules| &rules.depends_on);
-        let missing = after.find(|(first, _)| all_read && !cluster.pools.contains_key(first));
-        PoolFacts {
-            missing: missing.map(|(first, _)| first.as_str()),
-            ..facts
-        }
-    });
-    let mut all: Vec<_> = facts.collect();
-    let mut clock = Clock::new(now, &leader.ahead);
-    if let Some(ledger) = cluster.ledger() {
-        await_first_pools(&mut all, ledger, &mut clock);
-        await_ages(&mut all, &ledger.versions, &mut clock);
-    }
-    let at = leader.pools.values().filter_map(|pool| pool.at.as_ref());
-    clock.wake_at(
-        at.chain(&leader.default_pool)
-            .filter_map(|at| at.until)
-            .min(),
-    );
-    Pools {
-        default,
-        all,
-        ceiling: ceiling.unwrap_or(u64::MAX),
-        next: clock.next,
-        ahead: clock.ahead,
-    }
-}
-
-/// The most nodes that may be unavailable in the whole fleet of `labelled` nodes, if the fleet says so.
-fn ceiling(cluster: &Cluster, labelled: u64) -> Option<u64> {
-    let text = cluster.fleet()?.object.spec.max_unavailable.as_ref()?;
-    // The schema lets nothing else pass; the lowest limit is the safe one.
-    Some(limit(text).unwrap_or_default().of(labelled))
-}
-
-/// The default pool with this number of opted-in nodes.
-fn default_pool<'a>(leader: &LeaderState, policy: &'a Policy, nodes: u64) -> PoolFacts<'a> {
-    let (rules, at) = (&policy.default_pool, leader.default_pool.as_ref());
-    let not_looked_at = Starts::Invalid(NOT_LOOKED_AT);
-    PoolFacts {
-        nodes,
-        limit: rules.limit.of(nodes),
-        starts: at.map_or(not_looked_at, |at| at.starts),
-        next_window: at.and_then(|at| at.next_window),
-        rules: Some(rules),
-        ..PoolFacts::DEFAULT
-    }
-}
-
-/// The pool as decisions see it, with this number of opted-in nodes.
-fn facts<'a>(
-    name: &'a str,
-    pool: &'a Pool,
-    known: Option<&'a PoolState>,
-    nodes: u64,
-) -> PoolFacts<'a> {
-    let (rules, at) = (pool.rules(), known.and_then(|known| known.at.as_ref()));
-    let starts = match (known.and_then(|known| known.invalid.as_deref()), at) {
-        (None, Some(at)) => at.starts,
-        (why, _) => Starts::Invalid(why.unwrap_or(NOT_LOOKED_AT)),
-    };
-    PoolFacts {
-        name,
-        nodes,
-        limit: rules.map_or(1, |rules| rules.limit.of(nodes)),
-        one_zone_at_a_time: rules.is_some_and(Rules::one_zone_at_a_time),
-        starts,
-        has_gates: !pool.gates().is_empty(),
-        gate: closed_gate(pool, known.map_or(&[], |known| &known.gates)),
-        next_window: at.and_then(|at| at.next_window),
-        rules,
-        ..PoolFacts::DEFAULT
-    }
-}
-
-/// Of its gates that are not open the worst one, and of these the first. Nobody knows of one that was not asked.
-fn closed_gate<'a>(pool: &'a Pool, states: &[GateState]) -> Option<(GateState, &'a str)> {
-    let states = states
-        .iter()
-        .copied()
-        .chain(std::iter::repeat(GateState::Unknown));
-    let gates = states.zip(pool.gates().iter().map(|gate| gate.name.as_str()));
-    gates
-        .filter(|(state, _)| *state != GateState::Open)
-        .min_by_key(|(state, _)| Reverse(*state))
-}
-
-/// Computes for each version which pool has to be done with it first (`spec.dependsOn`), by the pools that the ledger says are done.
-pub fn await_first_pools<'a>(
-    pools: &mut [PoolFacts<'a>],
-    ledger: &'a BottlerocketFleetStatus,
-    clock: &mut Clock<'_>,
-) {
-    for pool in pools {
-        let Some(rules) = pool.rules.filter(|rules| !rules.depends_on.is_empty()) else {
-            continue;
-        };
-        for done in &ledger.done_pools {
-            let version = done.version.as_str();
-            if pool.waits_for.contains_key(version) {
-                continue;
-            }
-            let mut first = None;
-            for (name, soak) in &rules.depends_on {
-                let mut all = ledger.done_pools.iter();
-                let done = all.find(|done| done.pool == *name && done.version == version);
-                let since = done.and_then(|done| clock.read([name, version], Some(&done.since)));
-                match since.and_then(|since| since.checked_add(*soak).ok()) {
-                    Some(at) if at <= clock.now => {}
-                    due => {
-                        let standing =
-                            due.map_or(FirstPoolStanding::NotDone, FirstPoolStanding::Soaking);
-                        first = first.or(Some(FirstPool {
-                            pool: name,
-                            standing,
-                        }));
-                        clock.wake_at(due);
-                    }
-                }
-            }
-            pool.waits_for.insert(version, first);
-        }
-    }
-}
-
-/// Computes for each version and variant whether it is old enough for each pool (`spec.versions.minAge`).
-fn await_ages<'a>(
-    pools: &mut [PoolFacts<'a>],
-    versions: &'a [VersionRecord],
-    clock: &mut Clock<'_>,
-) {
-    for pool in pools {
-        let min_age = pool
-            .rules
-            .map_or(SignedDuration::ZERO, |rules| rules.min_age);
-        if min_age.is_zero() {
-            continue;
-        }
-        for record in versions.iter().filter(|it| it.reported_at.is_some()) {
-            let (version, reported) = (record.version.as_str(), record.reported_at.as_deref());
-            let since = clock.read(["status.versions", version], reported);
-            let ripe = since.and_then(|since| since.checked_add(min_age).ok());
-            let waits = ripe.filter(|at| *at > clock.now);
-            clock.wake_at(waits);
-            let until = if ripe.is_none() {
-                Some(Until::Unknown)
-            } else {
-                waits.map(Until::At)
-            };
-            pool.ripens
-                .insert((version, record.variant.as_str()), until);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -18,40 +18,17 @@ use brupop_api::{Field, Object, State, Value, Write};
 use super::assess::wait;
 use super::rollout::Survey;
 use super::versions::VersionRecords;
-use super::{Decision, LimitScope, Reason, StagingStep, TooManyFailures, Turn, UsedUp, assess};
-use crate::facts::{FleetFacts, NO_ZONE, NodeView, Owner, Release, is_unavailable};
+use super::{
+    Candidate, Freed, LimitScope, Reason, StagingStep, TooManyFailures, Turn, UsedUp, assess,
+};
+use crate::facts::{FleetFacts, NO_ZONE, NodeView, Owner, is_unavailable};
 use crate::objects::NodeFacts;
+use crate::pool::Release;
 
 /// The pods of at most this many nodes are checked before there is room for these nodes.
 const MAX_SUCCESSORS: usize = 32;
 /// The zone of a node that has left its pool.
 const LEFT_POOL: &str = "of a node that has left the pool";
-
-/// A node in this pass.
-pub(crate) struct Candidate<'v, 'a> {
-    pub(super) view: &'v NodeView<'a>,
-    /// The slot of its name.
-    pub(super) slot: Option<&'a Slot>,
-    /// Its update is over, so this pass gives the slot back.
-    pub(super) is_over: bool,
-    /// What it asks for.
-    pub(super) asks: Decision<'a>,
-}
-
-impl<'a> Candidate<'_, 'a> {
-    /// The slot, if it is for this very shadow.
-    pub(super) fn held(&self) -> Option<&'a Slot> {
-        self.slot.filter(|slot| self.view.holds(slot))
-    }
-
-    /// The slot, if it is not given back.
-    pub(super) fn kept(&self) -> Option<&'a Slot> {
-        self.slot.filter(|_| !self.is_over)
-    }
-}
-
-/// The slots that are given back, by name, and the node (by index) that each belongs to, if there is one.
-pub(crate) type Freed<'a> = Vec<(&'a str, Option<usize>)>;
 
 /// Joins the views, which are sorted by name, with their slots, and assesses each. It is one walk along both, because to search for
 /// each name waits for memory.

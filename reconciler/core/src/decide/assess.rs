@@ -5,14 +5,15 @@ use brupop_api::fleet::Slot;
 use brupop_api::shadow::LastFailure;
 use brupop_api::{Marker, Problem, State};
 
-use super::eligibility::well;
 use super::step::{Deletion, Step};
 use super::{
     Abort, DrainStep, Gone, MonitorStep, OtherOperator, Reason, RebootStep, Silence, StagingStep,
     Turn,
 };
-use crate::facts::{FleetFacts, NodeView};
+use crate::facts::{FleetFacts, NodeView, PoolFacts};
 use crate::objects::NodeFacts;
+use crate::rules::GateState;
+use crate::window::Starts;
 use crate::workloads::Evicted;
 
 /// The reason for a node whose kubelet's first report lacks it: nobody knows whether such a host has rebooted.
@@ -605,4 +606,33 @@ fn boot(node: &NodeFacts, shadow: &ShadowFacts<'_>) -> Boot {
 pub(super) fn has_begun_reboot(node: &NodeFacts, shadow: &ShadowFacts<'_>) -> bool {
     let in_another = |granted| granted != node.boot_id() && !node.boot_id().is_empty();
     shadow.is_claimed() || shadow.spec.reboot_granted_boot_id.is_some_and(in_another)
+}
+
+/// Checks whether the gates of its pool are open.
+///
+/// # Errors
+/// One is not.
+pub(super) fn well<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<(), Reason<'a>> {
+    fleet
+        .pool_of(view)
+        .and_then(closed_gate)
+        .map_or(Ok(()), Err)
+}
+
+fn closed_gate<'a>(pool: &PoolFacts<'a>) -> Option<Reason<'a>> {
+    Some(match pool.gate? {
+        (GateState::Closed, gate) => Reason::GateClosed(gate),
+        (_, gate) => Reason::GateUnknown(gate),
+    })
+}
+
+/// Returns why this pool holds all its nodes for now: a pause, a freeze, its window or a gate.
+pub fn holds<'a>(pool: &PoolFacts<'a>) -> impl Iterator<Item = Reason<'a>> {
+    let starts = match pool.starts {
+        Starts::Paused => Some(Reason::PoolPaused),
+        Starts::Frozen(until) => Some(Reason::Frozen(until)),
+        Starts::OutsideWindow(until) => Some(Reason::OutsideWindow(until)),
+        Starts::Open | Starts::AdmissionNotEnforced | Starts::Invalid(_) => None,
+    };
+    starts.into_iter().chain(closed_gate(pool))
 }

@@ -4,13 +4,13 @@ use brupop_api::facts::ShadowFacts;
 use brupop_api::{Marker, Problem, State};
 use semver::Version;
 
-use super::assess::{Case, Decision, abort, take, undo_when_ready, wait};
+use super::assess::{Case, Decision, abort, take, undo_when_ready, wait, well};
 use super::step::{Deletion, Step};
 use super::{
     Abort, Contenders, Gone, OVERGROWN, OtherOperator, Reason, Silence, StagingStep, TOO_MANY_PODS,
     TooManyFailures, Turn,
 };
-use crate::facts::{FleetFacts, NodeView, Owner, PoolFacts};
+use crate::facts::{FleetFacts, NodeView, Owner};
 use crate::objects::NodeFacts;
 use crate::rules::GateState;
 use crate::window::Starts;
@@ -206,35 +206,6 @@ fn pool_is_open<'a>(
 fn awaited<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Option<Reason<'a>> {
     let (state, gate) = fleet.pool_of(view)?.gate?;
     (state == GateState::Awaited).then_some(Reason::GateUnknown(gate))
-}
-
-/// Checks whether the gates of its pool are open.
-///
-/// # Errors
-/// One is not.
-pub(super) fn well<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<(), Reason<'a>> {
-    fleet
-        .pool_of(view)
-        .and_then(closed_gate)
-        .map_or(Ok(()), Err)
-}
-
-fn closed_gate<'a>(pool: &PoolFacts<'a>) -> Option<Reason<'a>> {
-    Some(match pool.gate? {
-        (GateState::Closed, gate) => Reason::GateClosed(gate),
-        (_, gate) => Reason::GateUnknown(gate),
-    })
-}
-
-/// Returns why this pool holds all its nodes for now: a pause, a freeze, its window or a gate.
-pub fn holds<'a>(pool: &PoolFacts<'a>) -> impl Iterator<Item = Reason<'a>> {
-    let starts = match pool.starts {
-        Starts::Paused => Some(Reason::PoolPaused),
-        Starts::Frozen(until) => Some(Reason::Frozen(until)),
-        Starts::OutsideWindow(until) => Some(Reason::OutsideWindow(until)),
-        Starts::Open | Starts::AdmissionNotEnforced | Starts::Invalid(_) => None,
-    };
-    starts.into_iter().chain(closed_gate(pool))
 }
 
 /// Checks whether the pool allows this version, it is old enough, and the pools that go first are done with it.

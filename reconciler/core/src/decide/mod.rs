@@ -18,13 +18,12 @@ use crate::facts::{FirstPool, FirstPoolStanding, FleetFacts, NodeView, Observed,
 use crate::objects::runs_bottlerocket;
 use crate::window::Starts;
 pub use allocate::{Allocation, candidates, new_term};
-use allocate::{Candidate, Place, allocate, join_slots};
-pub use assess::Decision;
+use allocate::{Place, allocate, join_slots};
 pub(crate) use assess::assess;
+pub use assess::{Decision, holds};
 use brupop_api::fleet::Slot;
 use brupop_api::{Field, Marker, Object, State, Value, Write, names};
 pub(crate) use eligibility::goes_back;
-pub use eligibility::holds;
 pub(crate) use reason::OVERGROWN;
 pub use reason::{
     Abort, Contenders, DrainStep, Gone, LimitScope, Missing, MonitorStep, Named, OtherOperator,
@@ -186,6 +185,32 @@ pub fn opt_in<'a>(fleet: &FleetFacts<'a>, node: &UnmanagedNode<'a>) -> Option<Wr
         )],
     })
 }
+
+/// A node in this pass.
+pub(crate) struct Candidate<'v, 'a> {
+    pub(super) view: &'v NodeView<'a>,
+    /// The slot of its name.
+    pub(super) slot: Option<&'a Slot>,
+    /// Its update is over, so this pass gives the slot back.
+    pub(super) is_over: bool,
+    /// What it asks for.
+    pub(super) asks: Decision<'a>,
+}
+
+impl<'a> Candidate<'_, 'a> {
+    /// The slot, if it is for this very shadow.
+    pub(super) fn held(&self) -> Option<&'a Slot> {
+        self.slot.filter(|slot| self.view.holds(slot))
+    }
+
+    /// The slot, if it is not given back.
+    pub(super) fn kept(&self) -> Option<&'a Slot> {
+        self.slot.filter(|_| !self.is_over)
+    }
+}
+
+/// The slots that are given back, by name, and the node (by index) that each belongs to, if there is one.
+pub(crate) type Freed<'a> = Vec<(&'a str, Option<usize>)>;
 
 #[cfg(test)]
 mod tests;

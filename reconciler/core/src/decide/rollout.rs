@@ -20,9 +20,9 @@ use brupop_api::crds::{DONE_POOLS_MAX, DONE_VERSIONS_MAX};
 use brupop_api::fleet::{DonePool, VersionRecord};
 use semver::Version;
 
-use super::Missing;
-use super::allocate::Candidate;
-use crate::facts::{FleetFacts, NodeView, Release, is_halted, record_of};
+use super::{Candidate, Missing};
+use crate::facts::{FleetFacts, NodeView, is_halted, record_of};
+use crate::pool::Release;
 
 /// This many nodes must name a version at a time; one, if there is only one.
 const WITNESSES: usize = 2;

@@ -12,12 +12,12 @@ use brupop_api::fleet::{DonePool, NodeFailure, Slot, VersionRecord};
 use brupop_api::{Field, State, Value, names};
 use jiff::SignedDuration;
 
-use super::Abort;
-use super::allocate::{Candidate, Freed};
 use super::assess::has_begun_reboot;
 use super::rollout::{Survey, reported};
-use crate::facts::{FleetFacts, NodeView, Release, is_halted, record_of};
+use super::{Abort, Candidate, Freed};
+use crate::facts::{FleetFacts, NodeView, is_halted, record_of};
 use crate::objects::NodeFacts;
+use crate::pool::Release;
 use crate::times;
 
 /// The reason of a failure that is counted while the host is still away.

@@ -2,6 +2,7 @@
 
 mod ahead;
 mod deadlines;
+mod pools;
 mod slots;
 mod together;
 mod unmanaged;

@@ -18,9 +18,10 @@ use crate::cluster::{Cluster, Watched as _};
 use crate::facts::Observed;
 use crate::leader::LeaderState;
 use crate::objects::{AgentPod, Budget, NodeFacts, PodItem, Readiness};
+use crate::observe::pools_at;
 use crate::observe::{Now, observe};
 use crate::policy::Policy;
-use crate::pool::{Pool, pools_at};
+use crate::pool::Pool;
 
 pub(crate) const NOW: &str = "2026-11-21T04:00:00Z";
 /// Versions of Bottlerocket.

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_core::drain::PodKey;
-use brupop_reconciler::evict::{delete, evict};
+use brupop_reconciler::run::evict::{delete, evict};
 use brupop_testbed::operator::make_namespace;
 use brupop_testbed::{ControlPlane, Options};
 use k8s_openapi::api::core::v1::{Namespace, Pod};

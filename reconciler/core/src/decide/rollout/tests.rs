@@ -3,8 +3,8 @@
 use super::*;
 use crate::cluster::Cluster;
 use crate::decide::assess::assess;
+use crate::observe::pools_at;
 use crate::policy::{Policy, USUAL};
-use crate::pool::pools_at;
 use crate::tests::world::{self, NOW, at, known, observe_knowing, put_ledger};
 use crate::window::Until;
 use brupop_api::names;

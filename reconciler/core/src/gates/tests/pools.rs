@@ -2,9 +2,9 @@
 
 use crate::cluster::{Cluster, Watched as _};
 use crate::leader::LeaderState;
+use crate::observe::pools_at;
 use crate::policy::{Policy, USUAL};
 use crate::pool::Pool;
-use crate::pool::pools_at;
 use crate::rules::{GateQuery, GateState};
 use brupop_api::Item;
 use jiff::Timestamp;

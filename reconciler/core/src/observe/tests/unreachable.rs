@@ -51,7 +51,7 @@ fn a_node_that_a_gate_held_may_be_away_for_a_moment() {
             .time
             .step_overdue
     };
-    for state in crate::rules::GateState::ALL {
+    for state in GateState::ALL {
         assert_eq!(
             (overdue(100, state), overdue(600, state)),
             (false, true),

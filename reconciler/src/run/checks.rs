@@ -24,7 +24,7 @@ use kube::{Client, Error, Resource as _};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use crate::pass::Wake;
+use crate::run::Wake;
 
 /// What a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,11 @@
 //! For whom it counts that a pool is done with a version.
 
-use super::*;
 use crate::cluster::Watched as _;
+use crate::deadlines::Clock;
+use crate::observe::*;
 use crate::policy::USUAL;
 use crate::tests::world::{self, NOW, known, later as at, pool, read};
+use crate::times::Ahead;
 use serde_json::json;
 
 #[test]

@@ -29,7 +29,7 @@ use rustls::CertificateError;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use crate::pass::Pass;
+use crate::run::Pass;
 use crate::run::Reconciler;
 
 /// Longest time for all of a query.

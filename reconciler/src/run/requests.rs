@@ -30,9 +30,9 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::pass::{Pass, Wake};
 use crate::pods::on_node;
 use crate::run::Reconciler;
+use crate::run::{Pass, Wake};
 
 /// Longest wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);

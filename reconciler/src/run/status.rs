@@ -28,9 +28,9 @@ use kube::runtime::events::{Event, EventType};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::pass::Pass;
-use crate::requests::{Body, Context, Request};
+use crate::run::Pass;
 use crate::run::Reconciler;
+use crate::run::requests::{Body, Context, Request};
 
 /// How often a line may be logged about one node: its agent can change the reason as often as it likes, and its kubelet have
 /// the shadow made and deleted, or its Node unreadable now and then. An update has some twenty reasons, one after the other,

@@ -13,8 +13,8 @@ use futures::future::join_all;
 use kube::api::{Api, ListParams};
 use kube::{Client, Error};
 
-use crate::pass::Wake;
 use crate::run::Reconciler;
+use crate::run::Wake;
 
 /// A workload that has fewer pods available than before is read again after the first of these, doubled up to the second.
 const READ_AGAIN: [Duration; 2] = [Duration::from_secs(10), Duration::from_mins(5)];

@@ -12,8 +12,8 @@ use brupop_runtime::FailureLog;
 use brupop_runtime::waits::doubled;
 use serde_json::value::RawValue;
 
-use crate::requests::{Answer, Body, Context, Outcome, Purpose, Request, Shown};
 use crate::run::Reconciler;
+use crate::run::requests::{Answer, Body, Context, Outcome, Purpose, Request, Shown};
 
 /// No node is labelled for so long after one could not be: most likely none can.
 const OPT_IN_PAUSE: Duration = Duration::from_secs(30);

@@ -7,39 +7,20 @@ use std::time::Duration;
 use brupop_api::{Object, names};
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, Allocation, Decision, Decisions, Reason, Step};
-use brupop_core::facts::{NodeView, Observed};
+use brupop_core::facts::NodeView;
 use brupop_core::leader::LeaderState;
+use brupop_core::observe::pools_at;
 use brupop_core::observe::{Now, observe};
 use brupop_core::phases;
-use brupop_core::pool::pools_at;
 use brupop_core::status::{EventText, halts};
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 
-use crate::checks;
-use crate::drainer::Moment;
 use crate::metrics::LastPass;
 use crate::pods::LOOK_AGAIN;
-use crate::requests::{Body, Context, Purpose, Request};
-use crate::run::Reconciler;
-
-/// What one pass saw at its beginning, and when to look again.
-pub(crate) struct Pass<'p> {
-    pub(crate) cluster: &'p Cluster,
-    pub(crate) observed: &'p Observed<'p>,
-    pub(crate) now: Timestamp,
-    pub(crate) wake: Wake,
-}
-
-/// When the loop has to look again: the earliest instant that was asked for. Instants are durations since the loop's epoch.
-#[derive(Debug, Default)]
-pub(crate) struct Wake(pub(crate) Option<Duration>);
-
-impl Wake {
-    /// Look again at this instant at the latest, if there is one.
-    pub(crate) fn by(&mut self, at: impl Into<Option<Duration>>) {
-        self.0 = self.0.into_iter().chain(at.into()).min();
-    }
-}
+use crate::run::checks;
+use crate::run::drainer::Moment;
+use crate::run::requests::{Body, Context, Purpose, Request};
+use crate::run::{Pass, Reconciler, Wake, until};
 
 impl Reconciler {
     /// One pass. Returns when to look again, if nothing changes until then.
@@ -404,9 +385,4 @@ impl Reconciler {
         (self.leading.state, self.leading.drainer) = (state, drainer);
         changed
     }
-}
-
-/// Returns how long it is from `now` to this time; what is past is due now.
-pub(crate) fn until(now: Timestamp, at: Timestamp) -> Duration {
-    Duration::try_from(at.duration_since(now)).unwrap_or_default()
 }

@@ -19,11 +19,11 @@ use brupop_core::policy::Policy;
 use brupop_core::rules::Rules;
 use jiff::Timestamp;
 
-use crate::evict::Evictions;
-use crate::pass::{Wake, until};
 use crate::pods::{For, PodWatches, WantedPods};
 use crate::run::Reconciler;
-use crate::workloads::WorkloadReads;
+use crate::run::evict::Evictions;
+use crate::run::workloads::WorkloadReads;
+use crate::run::{Wake, until};
 
 /// A node is passed over for this long after its pods were last looked at, if there are too many such nodes, or too many pods,
 /// to watch all.

@@ -16,8 +16,8 @@ use kube::core::Status;
 use tokio::task::JoinError;
 
 use crate::lease::leads_now;
-use crate::pass::Wake;
 use crate::run::Reconciler;
+use crate::run::Wake;
 
 /// The most evictions that are under way at once, in addition to other requests.
 const MAX_EVICTIONS: usize = 32;
