@@ -173,12 +173,8 @@ async fn change_nodes(
             Err(error) => failures.push(error),
         }
     }
-    let failed = match failures.len() {
-        0 | 1 => failures.pop(),
-        _ => Some(Error::Nodes(
-            failures.iter().map(|it| describe(it)).collect(),
-        )),
-    };
+    let why = || failures.iter().map(|it| describe(it)).collect();
+    let failed = (!failures.is_empty()).then(|| Error::Nodes(why()));
     Ok((Changes(changes), failed))
 }
 

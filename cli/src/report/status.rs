@@ -4,12 +4,12 @@ mod text;
 mod view;
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::conditions::{
     ADMISSION_ENFORCED, Condition, ConditionStatus, OTHER_OPERATOR, OVERDUE, PROGRESSING,
 };
-use brupop_api::fleet::{Slot, VersionRecord};
+use brupop_api::fleet::Slot;
 use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, State, names};
 use brupop_core::decide::{Reason, Turn, why_halted};
 use brupop_core::pool::Pool;
@@ -161,12 +161,16 @@ fn reports_arrive(status: &BottlerocketFleetStatus) -> bool {
     status.term.is_some() && enforced.is_none_or(|it| it.status == ConditionStatus::True)
 }
 
-fn halted(status: Option<&BottlerocketFleetStatus>) -> Vec<HaltedVersion> {
+fn halted(status: Option<&BottlerocketFleetStatus>, fleet: &Fleet) -> Vec<HaltedVersion> {
     let versions = status.into_iter().flat_map(|status| &status.versions);
     // Those that no node wants any more are history.
-    let named = status.and_then(|status| status.halted_versions.as_ref());
-    let is_named = |it: &&VersionRecord| named.is_some_and(|named| named.contains(&it.version));
-    let halted = versions.filter(is_named).filter_map(|record| {
+    let shadows = fleet.shadows.iter().filter_map(Item::ok);
+    let statuses = shadows.filter_map(|shadow| shadow.status.as_ref());
+    let wanted: BTreeSet<_> = statuses
+        .filter_map(|it| it.target_version.as_ref())
+        .collect();
+    let wanted = versions.filter(|it| wanted.contains(&it.version));
+    let halted = wanted.filter_map(|record| {
         Some(HaltedVersion {
             version: version(&record.version),
             variant: variant(&record.variant),
@@ -206,7 +210,7 @@ fn head(fleet: &Fleet, pool: Option<&str>, shadows: usize) -> Result<Glance, Err
         obstacles: warning.chain(obstacles(status)).collect(),
         not_started: fleet.not_started.clone(),
         zone: zone(&fleet.pools),
-        halted: halted(status),
+        halted: halted(status, fleet),
         pools,
         not_opted_in_nodes: of_fleet.map_or(0, |status| status.not_opted_in_nodes),
         without_shadow: opted_in.saturating_sub(shadows),

@@ -150,7 +150,6 @@ fn no_command_holds_what_others_wrote() {
     let mut object = fleet();
     let status = object.status.as_mut().unwrap();
     evil.clone_into(&mut status.versions[0].version);
-    status.halted_versions = Some(vec![evil.to_owned()]);
     let (spec, says) = (
         json!({"state": "Idle", "version": evil}),
         ["False", "VersionHalted", &words],

@@ -1,5 +1,7 @@
 //! The fleet at a glance.
 
+use brupop_api::{BottlerocketShadow, Item};
+
 use super::*;
 
 #[test]
@@ -44,6 +46,7 @@ fn a_fleet_in_mid_update() {
         item("node-6", json!({"spec": {"state": "Dreaming"}})),
     ];
     shadows.extend((10..18).map(|number| idle(&format!("node-{number}"), LIMIT)));
+    want_the_halted_one(&mut shadows);
     let view = glance(&Fleet {
         shadows,
         pools: vec![pool("web"), pool("db")],
@@ -55,6 +58,13 @@ fn a_fleet_in_mid_update() {
     );
     assert_snapshot!("status", text(&view));
     assert_snapshot!("status_yaml", yaml(&view));
+}
+
+/// The host of the last of these wants the version that is halted.
+fn want_the_halted_one(shadows: &mut [Item<BottlerocketShadow>]) {
+    let last = shadows.last_mut().and_then(|item| item.body.as_mut().ok());
+    let status = last.and_then(|shadow| shadow.status.as_mut()).unwrap();
+    status.target_version = Some("1.19.9".to_owned());
 }
 
 /// With names as EKS gives them, and five pools.
@@ -88,6 +98,7 @@ fn a_terminal_shows_what_moves_first() {
         "db",
     ];
     let pools = pools.map(pool).to_vec();
+    want_the_halted_one(&mut shadows);
     let view = glance(&Fleet {
         shadows,
         pools,

@@ -111,11 +111,6 @@ async fn invalid_settings_are_refused_with_a_hint() -> Result<()> {
         ),
         (
             "brupop-reconciler",
-            "MAX_FAILURES",
-            "write spec.failureThreshold.proven of the BottlerocketFleet",
-        ),
-        (
-            "brupop-reconciler",
             "LINGER_SECONDS",
             "move it to the ConfigMap brupop-webhook-configuration",
         ),
