@@ -14,7 +14,7 @@ mod versions;
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::facts::{FirstPool, FirstPoolStanding, FleetFacts, NodeView, Observed, UnmanagedNode};
+use crate::facts::{FirstPoolStanding, FleetFacts, NodeView, Observed, UnmanagedNode};
 use crate::objects::runs_bottlerocket;
 use crate::window::Starts;
 pub use allocate::{Allocation, candidates, new_term};
@@ -83,14 +83,7 @@ pub fn decide<'a>(
                 let missing = offers.and_then(|offers| offers.missing(fleet, view));
                 missing.map_or(Reason::NoUpdate, Reason::NotOffered)
             }
-            Reason::WaitingForPool(first)
-                if first.standing == FirstPoolStanding::NotDone
-                    && fleet.pool(first.pool).is_some_and(|pool| pool.nodes == 0) =>
-            {
-                let standing = FirstPoolStanding::Empty;
-                Reason::WaitingForPool(FirstPool { standing, ..first })
-            }
-            // Names the node that keeps the other pool from being done.
+            // Names what keeps the other pool from being done.
             Reason::WaitingForPool(mut first) if first.standing == FirstPoolStanding::NotDone => {
                 let version = view.release().map_or("", |release| release.0);
                 let node = *behind
@@ -98,6 +91,8 @@ pub fn decide<'a>(
                     .or_insert_with(|| survey.behind(first.pool, version, fleet.versions));
                 if let Some(node) = node {
                     first.standing = FirstPoolStanding::Behind(node);
+                } else if fleet.pool(first.pool).is_some_and(|pool| pool.nodes == 0) {
+                    first.standing = FirstPoolStanding::Empty;
                 }
                 Reason::WaitingForPool(first)
             }
