@@ -248,9 +248,10 @@ impl Reconciler {
             self.send(pass, request);
         }
         self.preflight(pass, &allocation);
-        let halts = halts(observed).into_iter();
+        let halts = halts(observed);
         let mut last_pass = LastPass {
             halted: halts
+                .iter()
                 .map(|it| (it.version.clone(), it.variant.clone()))
                 .collect(),
             at: pass.now,
@@ -289,7 +290,7 @@ impl Reconciler {
             self.leave_alone(cluster, &NodeView::nothing(name), "NameTooLong", &why);
         }
         self.leading.drainer.workloads.prune();
-        self.sum_up(pass, &nodes);
+        self.sum_up(pass, &nodes, &halts);
         self.sum_up_pools(pass, &nodes);
         self.leading.requests.prune(cluster);
         self.leading.told.prune(cluster);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brupop_api::conditions::{Condition, PROGRESSING};
+use brupop_api::fleet::VersionRecord;
 use brupop_api::{BottlerocketShadow, NodeCounts, Object, State, names};
 use brupop_core::cluster::Cluster;
 use brupop_core::deadlines::{EXCLUDED, TRANSITION, back_off_text, given_up_text, wait_text};
@@ -408,12 +409,16 @@ impl Reconciler {
     }
 
     /// Writes the fleet's figures and conditions, once they no longer change.
-    pub(crate) fn sum_up<'p>(&mut self, pass: &mut Pass<'p>, nodes: &[Decision<'p>]) {
+    pub(crate) fn sum_up<'p>(
+        &mut self,
+        pass: &mut Pass<'p>,
+        nodes: &[Decision<'p>],
+        halts: &[&VersionRecord],
+    ) {
         let (cluster, observed) = (pass.cluster, pass.observed);
         let Some(fleet) = cluster.fleet() else { return };
         let (admission, alone) = (&self.leading.admission, &self.leading.alone);
         let progress = Progress::of_fleet(observed, nodes);
-        let halts = status::halts(observed);
         let wanted = DesiredFleetStatus {
             counts: NodeCounts {
                 unavailable_limit: observed.fleet.total_limit(),
@@ -421,8 +426,8 @@ impl Reconciler {
             },
             not_opted_in_nodes: observed.not_opted_in,
             updated: progress.updated_condition("no node is opted in"),
-            halted: status::halted_versions(&halts),
-            halt: DesiredCondition::halted(&self.api.namespace, &observed.fleet, &halts),
+            halted: status::halted_versions(halts),
+            halt: DesiredCondition::halted(&self.api.namespace, &observed.fleet, halts),
             idle: DesiredCondition::idle(cluster.busy_nodes(observed.fleet.slots)),
             admission: admission.known().map(DesiredCondition::admission),
             other_operator: alone.known().map(DesiredCondition::other_operator),
