@@ -21,10 +21,8 @@ pub(crate) struct Versions {
 
 /// Returns the versions of the plugin and of these pods.
 pub(crate) fn versions(pods: &[Pod]) -> Versions {
-    let containers = pods
-        .iter()
-        .flat_map(|pod| &pod.spec)
-        .flat_map(|spec| &spec.containers);
+    let specs = pods.iter().filter_map(|pod| pod.spec.as_ref());
+    let containers = specs.flat_map(|spec| &spec.containers);
     let images = containers.map(|it| {
         let image = it.image.as_deref().unwrap_or_default();
         format!("{}: {}", words::name(&it.name), shown(image, MESSAGE_MAX))
@@ -46,11 +44,8 @@ impl View for Versions {
 /// Returns a sentence for each of these pods that does not start, with the last words of its program.
 pub(crate) fn not_started(pods: &[Pod]) -> Vec<String> {
     let sentence = |pod: &Pod| {
-        let mut containers = pod
-            .status
-            .iter()
-            .flat_map(|it| it.container_statuses.iter().flatten());
-        let why = containers.find_map(why_not_started)?;
+        let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
+        let why = statuses.iter().find_map(why_not_started)?;
         Some(format!("{}: {why}", words::name(&pod.name_any())))
     };
     pods.iter().filter_map(sentence).collect()
@@ -62,20 +57,13 @@ fn why_not_started(container: &ContainerStatus) -> Option<String> {
     if ["ContainerCreating", "PodInitializing"].contains(&reason) {
         return None;
     }
-    let ended = container
-        .last_state
-        .as_ref()
-        .and_then(|it| it.terminated.as_ref());
-    let said = ended
-        .and_then(|ended| ended.message.as_deref())
-        .map(str::trim);
-    let last = said.and_then(|said| said.lines().last());
+    let before = container.last_state.as_ref();
+    let ended = before.and_then(|state| state.terminated.as_ref());
+    let said = ended.and_then(|ended| ended.message.as_deref());
+    let last = said.and_then(|said| said.trim().lines().last());
     let last = last.or(waiting.message.as_deref()).unwrap_or_default();
-    Some(format!(
-        "{}: {}",
-        shown(reason, WORD_MAX),
-        shown(last, MESSAGE_MAX)
-    ))
+    let (reason, last) = (shown(reason, WORD_MAX), shown(last, MESSAGE_MAX));
+    Some(format!("{reason}: {last}"))
 }
 
 #[cfg(test)]

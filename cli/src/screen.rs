@@ -20,7 +20,7 @@ use crate::page::{terminal, write_out};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     End,
-    /// Scrolls down by so many lines.
+    /// Scrolls down by this number of lines; up, if it is negative.
     Move(isize),
 }
 

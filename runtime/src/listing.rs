@@ -114,8 +114,8 @@ async fn until<T>(end: Instant, answer: impl Future<Output = kube::Result<T>>) -
         .unwrap_or_else(|_| Err(invalid(LATE)))
 }
 
-/// As kube's `watcher`, with a [`Listing`]: all objects that these parameters select, and then each change. It lists when it
-/// has one of the `turns`, and ends after a failure: [`patient`](crate::patient) begins anew.
+/// As kube's `watcher`, with a [`Listing`]: all objects that these parameters select, and then each change. A list
+/// waits for a permit of `turns`. The stream ends after a failure, and [`patient`](crate::patient) begins another one.
 pub fn list_and_watch<K>(
     api: Api<K>,
     params: ListParams,

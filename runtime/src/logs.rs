@@ -4,8 +4,8 @@
 //! when it cannot read one), and so other people's secrets; each caller of ours logs what became of its call.
 //!
 //! Text from outside is logged as a field that is a `&str` or `?text`: all formats quote those, so no text can forge a line
-//! or a field. Messages, `%value` and `&dyn Error` are not quoted; a test finds those that are not ours. Whoever logs text
-//! cuts it: [`describe`](crate::errors::describe) does that for errors.
+//! or a field. Messages, `%value` and `&dyn Error` are not quoted, so they hold only our own words; a test checks that. The
+//! caller cuts text to a length: [`describe`](crate::errors::describe) does that for errors.
 
 mod quota;
 

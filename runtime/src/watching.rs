@@ -20,7 +20,7 @@ const FORGOTTEN: Duration = Duration::from_secs(75);
 /// only when nothing has failed for [`FORGOTTEN`]. What a list brings is no reason: if the watch after it fails each time,
 /// the API server would be asked for whole lists without a pause.
 ///
-/// The watch begins anew when it ends, or has brought a change that cannot be read, which kube's watcher passes over.
+/// A watch that ends is begun again. So is one that has brought an unreadable change, because kube's watcher skips such a change.
 pub fn patient<T, S>(begin: impl Fn() -> S) -> impl Stream<Item = watcher::Result<T>>
 where
     S: Stream<Item = watcher::Result<T>>,

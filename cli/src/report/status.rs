@@ -181,7 +181,7 @@ fn halted(status: Option<&BottlerocketFleetStatus>, fleet: &Fleet) -> Vec<Halted
     halted.collect()
 }
 
-/// Returns what is not said of single nodes, of which there are so many.
+/// Returns what is told of the fleet as a whole, which has this number of shadows.
 fn head(fleet: &Fleet, pool: Option<&str>, shadows: usize) -> Result<Glance, Error> {
     let object = fleet.object.as_ref();
     let status = object.and_then(|fleet| fleet.status.as_ref());

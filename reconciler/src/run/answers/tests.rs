@@ -103,7 +103,7 @@ fn what_changed_nothing_waits_for_a_change() {
     assert!(!sent.would_repeat(&asks(Some(5), 5)));
 }
 
-/// Denies a change so many times at this second.
+/// Denies changes of an object, this number of times, at this second.
 fn deny(requests: &mut Requests, object: &Object<String>, times: usize, second: u64) {
     (0..times).for_each(|_| requests.of(object).denied("frozen".into(), s(second)));
 }
