@@ -14,7 +14,7 @@ use kube::api::Api;
 use crate::table::Figure;
 use crate::webhook::Cluster;
 
-/// The most memory that manifests/webhook-deployment.yaml expects the webhook to use.
+/// The most memory that manifests/webhook.yaml expects the webhook to use.
 const AIM_MIB: f64 = 190.0;
 /// The port of the webhook's container for admission reviews.
 const ADMISSION: i32 = 8443;

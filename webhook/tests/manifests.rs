@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use brupop_api::names;
+use serde::Deserialize as _;
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -10,18 +11,41 @@ fn folder() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests"))
 }
 
-fn text(file: &str) -> String {
-    std::fs::read_to_string(folder().join(file)).unwrap()
+/// The object of this kind and name in a file of several.
+fn object(file: &str, kind: &str, name: &str) -> Value {
+    let text = std::fs::read_to_string(folder().join(file)).unwrap();
+    serde_yaml_ng::Deserializer::from_str(&text)
+        .map(|document| Value::deserialize(document).unwrap())
+        .find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
+        .unwrap()
 }
 
-fn object(file: &str) -> Value {
-    serde_yaml_ng::from_str(&text(file)).unwrap()
+fn definition(kind: &str) -> Value {
+    let definitions = brupop_api::definitions::all();
+    let definition = definitions.iter().find(|crd| crd.spec.names.kind == kind);
+    serde_json::json!(definition.unwrap())
+}
+
+fn webhook_configuration() -> Value {
+    object(
+        "webhook.yaml",
+        "ValidatingWebhookConfiguration",
+        "brupop-webhook",
+    )
+}
+
+fn reconciler_policy() -> Value {
+    object(
+        "policies.yaml",
+        "ValidatingAdmissionPolicy",
+        "brupop-reconciler",
+    )
 }
 
 /// That policies and roles name what the code names is shown by the rows on an API server.
 #[test]
 fn nobody_may_opt_in_unless_it_is_asked_for() {
-    let variables = &object("reconciler-policy.yaml")["spec"]["variables"];
+    let variables = &reconciler_policy()["spec"]["variables"];
     assert_eq!(
         variables[0],
         serde_json::json!({"name": "mayOptIn", "expression": "false"})
@@ -30,7 +54,7 @@ fn nobody_may_opt_in_unless_it_is_asked_for() {
 
 #[test]
 fn the_configuration_selects_our_namespaces_accounts_only() {
-    let configuration = object("webhook-configuration.yaml");
+    let configuration = webhook_configuration();
     let [entry, of_pools] = configuration["webhooks"].as_array().unwrap().as_slice() else {
         panic!("two entries")
     };
@@ -39,7 +63,7 @@ fn the_configuration_selects_our_namespaces_accounts_only() {
         "request.userInfo.username.startsWith('system:serviceaccount:' + request.namespace + ':')"
     );
     // Where the webhook is not asked, the policy is: by one expression.
-    let policy = object("reconciler-policy.yaml");
+    let policy = reconciler_policy();
     let confined = policy["spec"]["matchConditions"][0]["expression"]
         .as_str()
         .unwrap();
@@ -92,7 +116,7 @@ fn the_configuration_selects_our_namespaces_accounts_only() {
 /// Writes in a version that the configuration does not list would go past the webhook.
 #[test]
 fn the_configuration_lists_each_version_that_is_served() {
-    let configuration = object("webhook-configuration.yaml");
+    let configuration = webhook_configuration();
     for (webhook, resource) in [(0, "bottlerocketshadows"), (1, "bottlerocketpools")] {
         let rule = &configuration["webhooks"][webhook]["rules"][0];
         let listed = rule["apiVersions"].as_array().unwrap();
@@ -266,12 +290,16 @@ fn unheld(path: &str, schema: &Value, found: &mut Vec<String>) {
 #[test]
 fn each_field_is_described_and_has_its_bounds() {
     let mut found = vec![];
-    for kind in ["shadow", "fleet", "pool"] {
-        let definition = object(&format!("bottlerocket{kind}-crd.yaml"));
+    for kind in ["Shadow", "Fleet", "Pool"] {
+        let definition = definition(&format!("Bottlerocket{kind}"));
         let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
         for half in ["spec", "status"] {
             assert!(schema[half]["properties"].is_object(), "{schema}");
-            unheld(&format!("{kind}.{half}"), &schema[half], &mut found);
+            unheld(
+                &format!("{}.{half}", kind.to_lowercase()),
+                &schema[half],
+                &mut found,
+            );
         }
     }
     // The webhook reads what is written in PromQL.
@@ -309,7 +337,7 @@ fn kube_state_metrics_is_told_of_fields_that_there_are() {
         let of = &resource["groupVersionKind"];
         let kind = of["kind"].as_str().unwrap();
         kinds.push(kind);
-        let definition = object(&format!("{}-crd.yaml", kind.to_lowercase()));
+        let definition = definition(kind);
         assert_eq!(
             (&of["group"], &of["version"]),
             (

@@ -3,6 +3,7 @@
 use super::{Change, Rule, ShadowRequest, Verdict, agent, verdict};
 use brupop_admission_cases::{review, table};
 use brupop_api::definitions;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -97,8 +98,11 @@ fn agents_fields_are_those_of_the_type() {
         assert!(fields.remove(theirs), "{theirs}");
     }
     assert_eq!(fields, agent::OWN_FIELDS.into());
-    let policy = include_str!("../../../manifests/agent-policy.yaml");
-    let policy: Value = serde_yaml_ng::from_str(policy).unwrap();
+    let policies = include_str!("../../../manifests/policies.yaml");
+    let policy = serde_yaml_ng::Deserializer::from_str(policies)
+        .map(|document| Value::deserialize(document).unwrap())
+        .find(|policy| policy["metadata"]["name"] == "brupop-agent")
+        .unwrap();
     let variables = policy["spec"]["variables"].as_array().unwrap();
     let own = variables
         .iter()

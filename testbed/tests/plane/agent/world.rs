@@ -21,16 +21,6 @@ pub const SHADOW: &str = "brs-node-0";
 /// Files of the host, in the control plane's folder.
 const SOCKET: &str = "api.sock";
 const BOOT_ID: &str = "boot_id";
-const MANIFESTS: [&str; 7] = [
-    "namespace",
-    "bottlerocketshadow-crd",
-    "agent-service-account",
-    "agent-role",
-    "agent-role-binding",
-    "agent-policy",
-    "agent-policy-binding",
-];
-
 pub struct World {
     pub control_plane: ControlPlane,
     pub host: Host,
@@ -46,13 +36,22 @@ impl World {
         let control_plane = ControlPlane::start(Options::API).await.unwrap();
         let client = control_plane.client();
         let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests");
-        for name in MANIFESTS {
-            let file = manifests.join(format!("{name}.yaml"));
-            control_plane
-                .kubectl(["apply", "-f", file.to_str().unwrap()])
-                .await
-                .unwrap();
+        let file = |name| manifests.join(name).to_string_lossy().into_owned();
+        let applied = [
+            "namespace.yaml",
+            "bottlerocketshadow-crd.yaml",
+            "agent.yaml",
+        ]
+        .map(file);
+        for file in applied {
+            control_plane.kubectl(["apply", "-f", &file]).await.unwrap();
         }
+        let policies = file("policies.yaml");
+        let agents = "app.kubernetes.io/component=agent";
+        control_plane
+            .kubectl(["apply", "-f", &policies, "-l", agents])
+            .await
+            .unwrap();
         let established = "crd/bottlerocketshadows.brupop.bottlerocket.aws";
         control_plane
             .kubectl(["wait", "--for=condition=Established", established])

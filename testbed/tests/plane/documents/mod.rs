@@ -54,7 +54,7 @@ fn each_alert_has_a_section_in_the_runbook() -> Result<()> {
 /// The reconciler looks for its policy's word in the refusal of its dry runs.
 #[test]
 fn the_policy_says_the_rules_by_which_it_is_known() -> Result<()> {
-    let policy = read("manifests/reconciler-policy.yaml")?;
+    let policy = read("manifests/policies.yaml")?;
     ensure!(
         [NODE_RULE, STATUS_RULE]
             .iter()
