@@ -299,7 +299,6 @@ fn methods() -> Vec<Row> {
         node("out", json!({"spec": {"providerID": "x://y"}})),
         Policy("reconciler-node"),
     );
-    let status = json!({"status": {"phase": "Running"}});
     vec![
         by(
             "a Node by PUT",
@@ -307,13 +306,6 @@ fn methods() -> Vec<Row> {
             format!("{NODES}/out"),
             put,
             Policy("reconciler-node-rest"),
-        ),
-        by(
-            "a status",
-            Method::PATCH,
-            format!("{NODES}/in/status"),
-            status,
-            rule,
         ),
         by(
             "a new Node",
