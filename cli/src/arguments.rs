@@ -142,8 +142,9 @@ pub enum SteeringCommand {
     },
     /// Request a node's update now: before others, and outside the maintenance window
     ///
-    /// The request ends with the update, or the first one that the host chooses. With plain kubectl: `kubectl annotate node NODE
-    /// brupop.bottlerocket.aws/update-now=true`, and to cancel it `brupop.bottlerocket.aws/update-now-`.
+    /// The request ends with the node's next update, even if that fails once the node is out of service. With plain kubectl:
+    /// `kubectl annotate node NODE brupop.bottlerocket.aws/update-now=true`, and to cancel it
+    /// `brupop.bottlerocket.aws/update-now-`.
     #[command(mut_group("Nodes", |nodes| nodes.required(true)))]
     UpdateNow {
         /// The nodes.

@@ -389,13 +389,6 @@ impl<'a> NodeView<'a> {
         (Some(retry) < shadow.spec.attempt && !shadow.spec.is_retried(Some(retry))).then_some(retry)
     }
 
-    /// Whether a person has requested the update that the node has now got. Its agent may not have reported yet.
-    pub(crate) fn was_requested(&self) -> bool {
-        let wanted = self.shadow.and_then(|shadow| shadow.spec.version);
-        let requested = self.node.filter(|node| node.update_now);
-        wanted.is_some() && requested.and_then(NodeFacts::version) == wanted
-    }
-
     /// Whether its agent has reported in the boot in which the Node is.
     pub(crate) fn has_reported(&self) -> bool {
         self.node.zip(self.shadow).is_some_and(|(node, shadow)| {

@@ -288,7 +288,9 @@ impl<'a> Step<'a> {
             write.tests.push((Field::Retry, read));
             write.sets.push((Field::Retry, Value::Absent));
         }
-        if self.undoes() && view.was_requested() {
+        // The request for an update ends with it, also with one that was given up.
+        let had_update = view.shadow.is_some_and(|it| it.spec.version.is_some());
+        if self.undoes() && node.update_now && had_update {
             write.tests.push((Field::UpdateNow, Value::text("true")));
             write.sets.push((Field::UpdateNow, Value::Absent));
         }

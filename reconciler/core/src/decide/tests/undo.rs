@@ -95,13 +95,18 @@ fn a_request_ends_with_its_update() {
         tainted: true,
         ..nothing_done()
     };
-    for (runs, is_past) in [("1.20.0", true), ("1.19.4", false)] {
+    let cases = [
+        ("1.20.0", Some("1.20.0"), true),
+        ("1.19.4", Some("1.20.0"), true), // It was given up.
+        ("1.19.4", None, false),
+    ];
+    for (runs, version, is_past) in cases {
         let view = idle()
             .with_node(|node| {
                 (node.update_now, node.marker) = (true, Some(Ok(marker.clone())));
                 node.version = Some(runs.to_owned());
             })
-            .with_shadow(|shadow| shadow.spec.version = Some("1.20.0"));
+            .with_shadow(|shadow| shadow.spec.version = version);
         let decision = decide(&without_slots(), &view);
         let Some(Effect::Write(write)) = &decision.effect else {
             panic!("{:?}", decision.effect);
