@@ -100,14 +100,6 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_kind_to_the_host() {
-        let options = parse(&[]).unwrap();
-        assert_eq!(options.socket, PathBuf::from("/run/api.sock"));
-        assert!(options.refresh_interval > Duration::from_secs(119));
-        assert!(options.start_jitter > Duration::ZERO);
-    }
-
-    #[test]
     fn bad_values_are_refused_with_what_to_write() {
         for (bad, hint) in [
             ("--refresh-interval=5", "such as 500ms, 30s, 10m or 1h30m"),

@@ -51,22 +51,3 @@ impl Heartbeat {
         self.last.borrow().elapsed() >= self.longest
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tokio::time::advance;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_loop_that_is_silent_is_stuck_until_it_comes_round() {
-        let heartbeat = Heartbeat::new(Duration::from_secs(10));
-        advance(Duration::from_millis(9999)).await;
-        assert!(!heartbeat.is_stuck());
-        advance(Duration::from_millis(1)).await;
-        assert!(heartbeat.clone().is_stuck());
-        heartbeat.beat();
-        assert!(!heartbeat.is_stuck());
-        heartbeat.during(sleep(Duration::from_mins(1))).await;
-        assert!(!heartbeat.is_stuck(), "it has beaten while it waited");
-    }
-}

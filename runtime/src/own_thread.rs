@@ -48,28 +48,3 @@ impl OwnThread {
         make()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::mpsc;
-    use tokio::net::TcpListener;
-
-    #[tokio::test]
-    async fn it_goes_on_while_its_owner_is_blocked_and_ends_with_it() {
-        let own = OwnThread::start("own").unwrap();
-        let (sender, receiver) = mpsc::channel();
-        own.spawn(async move {
-            let name = thread::current().name().map(str::to_owned);
-            sender.send(name).unwrap();
-        });
-        // Blocks the thread of this test.
-        assert_eq!(receiver.recv().unwrap().as_deref(), Some("own"));
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let listener = own.make(|| TcpListener::from_std(listener)).unwrap();
-        let accepts = own.spawn(async move { listener.accept().await.map(drop) });
-        drop(own);
-        assert!(accepts.await.unwrap_err().is_cancelled());
-    }
-}

@@ -55,34 +55,3 @@ impl Shutdown {
         let _ = self.0.clone().wait_for(|requested| *requested).await;
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::Shutdown;
-    use std::time::Duration;
-    use tokio::time::timeout;
-
-    #[tokio::test]
-    async fn every_clone_sees_the_request() {
-        let (trigger, shutdown) = Shutdown::by_hand();
-        let other = shutdown.clone();
-        assert!(!other.is_requested());
-        let waiting = tokio::spawn(async move { other.requested().await });
-        trigger.request();
-        timeout(Duration::from_secs(5), waiting)
-            .await
-            .unwrap()
-            .unwrap();
-        assert!(shutdown.is_requested());
-    }
-
-    #[tokio::test]
-    async fn a_lost_trigger_counts_as_a_request() {
-        let (trigger, shutdown) = Shutdown::by_hand();
-        drop(trigger);
-        timeout(Duration::from_secs(5), shutdown.requested())
-            .await
-            .unwrap();
-        assert!(shutdown.is_requested());
-    }
-}

@@ -91,24 +91,3 @@ pub fn server_config(resolver: Arc<Resolver>) -> ServerConfig {
     config.send_tls13_tickets = 0;
     config
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_certificate_is_replaced_by_another_one_only() {
-        crate::install_crypto_provider();
-        let resolver = Resolver::self_signed("brupop-reconciler-0").unwrap();
-        assert!(!resolver.is_empty());
-        let other = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
-        let (certificate, key) = (other.cert.pem(), other.signing_key.serialize_pem());
-        assert!(resolver.serve(&certificate, &key).unwrap());
-        assert!(!resolver.serve(&certificate, &key).unwrap());
-        let another_key = KeyPair::generate().unwrap().serialize_pem();
-        assert!(matches!(
-            resolver.serve(&certificate, &another_key),
-            Err(TlsError::Key(_))
-        ));
-    }
-}

@@ -102,26 +102,6 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_wanted_only_if_asked_for() {
-        assert!(!parse(&[]).unwrap().require_caller_token);
-        assert!(
-            parse(&["--require-caller-token"])
-                .unwrap()
-                .require_caller_token
-        );
-        assert!(
-            parse(&["--require-caller-token=true"])
-                .unwrap()
-                .require_caller_token
-        );
-        assert!(
-            !parse(&["--require-caller-token=false"])
-                .unwrap()
-                .require_caller_token
-        );
-    }
-
-    #[test]
     fn bad_options_are_refused_with_what_to_write() {
         for (bad, hint) in [
             ("--certificate-lifetime=soon", "such as 2160h"),

@@ -152,25 +152,4 @@ mod tests {
             json!(false)
         );
     }
-
-    #[test]
-    fn what_is_no_review_is_an_error() {
-        let metrics = Metrics::default();
-        for body in [
-            "",
-            "{}",
-            "[]",
-            r#"{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}"#,
-        ] {
-            assert!(
-                answer(body.as_bytes(), "updates", &metrics).is_err(),
-                "{body}"
-            );
-        }
-        let parts = format!("[{}]", vec!["[0]"; 20_001].join(","));
-        assert!(matches!(
-            answer(parts.as_bytes(), "updates", &metrics),
-            Err(ReviewError::TooManyParts)
-        ));
-    }
 }

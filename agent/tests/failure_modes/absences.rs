@@ -75,24 +75,6 @@ async fn silence_in_mid_update_ends_the_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_after_staging_ends_the_attempt() {
-    for granted in [false, true] {
-        let solo = Solo::idle().await;
-        solo.stage(1);
-        solo.until_at(1, STAGED).await;
-        solo.faults(Faults::answer(Call::Status, Answer::Hang));
-        if granted {
-            solo.grant();
-        }
-        let status = solo.until_at(1, State::ErrorReset).await;
-        assert_eq!(
-            (status.reboot_claimed_boot_id, solo.count("reboot")),
-            (None, 0)
-        );
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn silence_after_the_claim_ends_nothing() {
     let solo = Solo::idle().await;
     solo.stage(1);

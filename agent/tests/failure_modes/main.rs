@@ -8,11 +8,9 @@
 )]
 
 mod absences;
-mod choices;
 mod commands;
 mod kills;
 mod place;
-mod prefetch;
 mod reboots;
 mod reconciler;
 mod repository;

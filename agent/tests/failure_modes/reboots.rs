@@ -82,63 +82,6 @@ fn deactivate(solo: &Solo) -> (usize, tokio::time::Instant) {
     (solo.count("reboot"), tokio::time::Instant::now())
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_deactivated_image_withdraws_the_reboot_claim() {
-    let ignored = Faults {
-        reboot_ignored: true,
-        ..Faults::default()
-    };
-    let refused = Faults::answer(Call::Reboot, Answer::Refused("inhibited by a shell".into()));
-    for (faults, accepted) in [(ignored, true), (refused, false)] {
-        let solo = staged().await;
-        solo.faults(faults);
-        solo.grant();
-        solo.until_called("reboot", 0).await;
-        let (asked, since) = deactivate(&solo);
-        let told = "1.20.1 is not what the host would boot next";
-        solo.until_told(told).await;
-        assert!(
-            since.elapsed() < Duration::from_mins(3),
-            "{:?}",
-            since.elapsed()
-        );
-        let status = solo.until_at(1, State::ErrorReset).await;
-        assert_eq!(
-            (status.message.as_deref(), status.reboot_claimed_boot_id),
-            (Some(told), None)
-        );
-        // What the host has accepted may come for a while.
-        assert_eq!(
-            since.elapsed() > Duration::from_mins(25),
-            accepted,
-            "{:?}",
-            since.elapsed()
-        );
-        assert_eq!(solo.count("reboot"), asked);
-    }
-}
-
-/// A person deactivates the image while the node is being drained, or before.
-#[tokio::test(start_paused = true)]
-async fn a_deactivated_image_ends_the_attempt_before_its_drain() {
-    let solo = staged().await;
-    let (_, since) = deactivate(&solo);
-    let status = solo.until_at(1, State::ErrorReset).await;
-    assert!(
-        since.elapsed() <= Duration::from_mins(1),
-        "{:?}",
-        since.elapsed()
-    );
-    assert_eq!(
-        status.message.as_deref(),
-        Some("1.20.1 is not what the host would boot next")
-    );
-    assert_eq!(
-        (status.crash_count, status.problem),
-        (Some(1), Some(Problem::StepFailed))
-    );
-}
-
 /// What was known before the boot is why it came to nothing.
 #[tokio::test(start_paused = true)]
 async fn why_a_host_fell_back_survives_its_boot() {

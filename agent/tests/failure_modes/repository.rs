@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use brupop_api::{Problem, State};
-use brupop_host::{Choice, Command, Ending, Faults, Version};
+use brupop_host::{Choice, Command, Ending, Faults};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -81,77 +81,6 @@ async fn a_set_that_is_armed_unsaid_is_downloaded_over() {
     );
     let status = solo.second_attempt().await;
     assert_eq!(status.current_version.as_deref(), Some(NEW));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_host_that_cannot_be_disarmed_says_so_until_it_is() {
-    let mut solo = solo(&[]).await;
-    solo.stage(1);
-    solo.until_at(1, STAGED).await;
-    solo.faults(Faults::choice(Choice {
-        unreachable: true,
-        ..Choice::default()
-    }));
-    solo.spec(&json!({"state": "Idle"}));
-    let status = solo.until_problem(Problem::CannotDisarm).await;
-    let told = "armed for 1.20.1, cannot be disarmed: deactivate failed with exit status 1: Failed to fetch";
-    assert!(
-        status
-            .message
-            .is_some_and(|message| message.starts_with(told))
-    );
-    let words = solo.statuses().len();
-    solo.never("it is called Idle", || {
-        solo.status().current_state == Some(State::Idle)
-    })
-    .await;
-    assert!(solo.statuses().len() - words <= 120, "no flood of reports");
-    assert_eq!(solo.status().problem, Some(Problem::CannotDisarm));
-    solo.until_ended("deactivate-update").await;
-    solo.start();
-    solo.faults(Faults::default());
-    let status = solo.until_at(1, State::Idle).await;
-    assert_eq!((status.problem, status.message), (None, None));
-    assert!(
-        status.staged.is_some_and(|staged| staged.prefetched),
-        "it waits for the next attempt"
-    );
-    solo.stage(2);
-    solo.until_at(2, STAGED).await;
-    assert_eq!(solo.count("prepare-update"), 1);
-}
-
-/// A host that is locked to an older version, or that runs a withdrawn one, chooses the older one, and is updated to that like
-/// to any other.
-#[tokio::test(start_paused = true)]
-async fn a_host_that_chooses_an_older_version_goes_down() {
-    let older = Version::new(1, 18, 0);
-    for is_locked in [true, false] {
-        let mut solo = Solo::new(&[]);
-        solo.place.host.publish("1.18.0").unwrap();
-        if is_locked {
-            solo.faults(Faults::choice(Choice {
-                version_lock: Some(older.clone()),
-                ..Choice::default()
-            }));
-        } else {
-            solo.place
-                .host
-                .change_repository(|it| it.set_max_version(Some(Version::new(1, 19, 0))));
-        }
-        solo.start();
-        let target = Some("1.18.0");
-        solo.until("an older version", |status| {
-            status.target_version.as_deref() == target
-        })
-        .await;
-        solo.stage(1);
-        solo.spec(&json!({"version": target}));
-        solo.until_at(1, STAGED).await;
-        solo.grant();
-        let status = solo.until_at(1, State::RebootedIntoUpdate).await;
-        assert_eq!(status.current_version.as_deref(), target);
-    }
 }
 
 /// The host takes its time, and refuses to be asked again meanwhile.

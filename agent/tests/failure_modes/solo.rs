@@ -6,10 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use brupop_agent::agent::Agent;
-use brupop_agent::host::{CommandAnswer, Host, StatusAnswer};
 use brupop_agent::options::Options;
 use brupop_agent::shadow::Seen;
-use brupop_agent_core::step::{Command, HostCall};
 use brupop_api::{BottlerocketShadowStatus, Problem, State};
 use brupop_host::{Durations, Faults, HostPower};
 use brupop_runtime::Heartbeat;
@@ -30,15 +28,6 @@ const BACK_OFF: Duration = Duration::from_secs(10);
 pub const OLD: &str = "1.19.4";
 pub const NEW: &str = "1.20.1";
 pub const STAGED: State = State::StagedAndPerformedUpdate;
-
-/// Has an Idle agent downloaded this version ahead of its turn?
-pub fn is_ahead(status: &BottlerocketShadowStatus, version: &str) -> bool {
-    status.current_state == Some(State::Idle)
-        && status
-            .staged
-            .as_ref()
-            .is_some_and(|staged| staged.prefetched && staged.version == version)
-}
 
 /// Awaits a condition, with looks that are rare enough for hours.
 async fn soon(every: Duration, condition: impl Fn() -> bool) {
@@ -305,14 +294,6 @@ impl Solo {
         );
     }
 
-    /// Awaits the next of these commands that leaves a staged image as it is, and that the agent has seen its end.
-    pub async fn until_ended(&self, action: &str) {
-        self.until_called(action, self.count(action)).await;
-        let staged = self.status().staged;
-        self.until("it has ended", |status| status.staged != staged)
-            .await;
-    }
-
     /// Awaits another boot.
     pub async fn until_booted(&self, before: &str) {
         let mut power = self.place.host.power();
@@ -344,22 +325,6 @@ impl Solo {
     /// From now on this goes wrong.
     pub fn faults(&self, faults: Faults) {
         self.place.host.set_faults(faults);
-    }
-
-    /// A person at the host's API runs these commands, one after the other.
-    pub async fn person(&self, commands: &[Command]) {
-        for command in commands {
-            let api = Host::new(self.place.socket(), DEADLINE);
-            assert_eq!(
-                api.call(HostCall::Command(*command)).await.unwrap(),
-                CommandAnswer::Begun,
-                "{command:?}"
-            );
-            let mut ticks = tokio::time::interval(Duration::from_secs(10));
-            while api.status().await.unwrap() == StatusAnswer::Busy {
-                ticks.tick().await;
-            }
-        }
     }
 
     /// What is stored now; for [`Solo::restore`].

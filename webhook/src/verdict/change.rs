@@ -156,30 +156,6 @@ mod tests {
         .diff()
     }
 
-    /// What is said of the change of this many fields.
-    fn summary(fields: usize) -> String {
-        let object: ReviewedShadow = serde_json::from_value(json!({})).unwrap();
-        let fields = (1..=fields).map(|field| format!("spec.{field}")).collect();
-        Change {
-            fields,
-            old: &object,
-            new: &object,
-        }
-        .summary()
-    }
-
-    #[test]
-    fn a_summary_names_the_first_fields_and_counts_the_rest() {
-        assert_eq!(summary(0), "");
-        assert_eq!(summary(2), "spec.1,spec.2");
-        assert!(summary(16).ends_with(",spec.15,spec.16"), "{}", summary(16));
-        assert!(
-            summary(17).ends_with(",spec.16,and 1 more"),
-            "{}",
-            summary(17)
-        );
-    }
-
     #[test]
     fn a_diff_shows_a_bounded_difference() {
         let list = |length: usize| json!({"a": vec![0; length], "same": vec![0; 20_000]});

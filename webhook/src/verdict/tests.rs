@@ -142,47 +142,6 @@ fn a_refused_state_is_answered_with_those_that_are_allowed() {
     assert!(goals.len() >= 4, "{goals:?} only");
 }
 
-/// The review of the first row in which an agent reports, with this member of the object.
-fn edited(pointer: &str, value: &Value) -> Value {
-    let row = table()
-        .into_iter()
-        .find(|row| row.rule() == Some("agent-report"))
-        .unwrap();
-    let mut review = review(&row).unwrap();
-    let (parent, member) = pointer.rsplit_once('/').unwrap();
-    review["request"]["object"].pointer_mut(parent).unwrap()[member] = value.clone();
-    review
-}
-
-#[test]
-fn what_names_the_type_is_metadata() {
-    for member in ["kind", "apiVersion"] {
-        let review = edited(&format!("/{member}"), &"Another".into());
-        let request: ShadowRequest = serde_json::from_value(review["request"].clone()).unwrap();
-        let fields = Change::of(&request).fields;
-        assert!(
-            fields.contains(&"metadata".to_owned()) && !fields.contains(&member.to_owned()),
-            "{fields:?}"
-        );
-    }
-}
-
-#[test]
-fn what_cannot_be_read_is_told() {
-    for (pointer, says) in [
-        ("/object", "expected an object"),
-        ("/object/metadata", "expected metadata"),
-    ] {
-        let mut review = table().iter().find_map(review).unwrap();
-        *review["request"].pointer_mut(pointer).unwrap() = "a text".into();
-        let error = serde_json::from_value::<ShadowRequest>(review["request"].clone())
-            .err()
-            .unwrap()
-            .to_string();
-        assert!(error.contains(says), "{error}");
-    }
-}
-
 #[test]
 fn a_dry_run_makes_no_difference() {
     for row in table() {

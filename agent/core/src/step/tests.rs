@@ -55,7 +55,7 @@ fn ahead(version: &str, second: i64) -> Staged {
 }
 
 /// A command that ended at this second.
-pub(super) fn last(kind: Command, success: bool, second: i64) -> LastCommand<'static> {
+fn last(kind: Command, success: bool, second: i64) -> LastCommand<'static> {
     LastCommand {
         kind: Some(kind),
         success,
@@ -252,7 +252,7 @@ fn asked(command: Command, before: i64) -> StepMemory {
     }
 }
 
-pub(super) fn old(updates: Updates<'static>) -> HostFacts<'static> {
+fn old(updates: Updates<'static>) -> HostFacts<'static> {
     host(OLD, BOOT, updates)
 }
 
@@ -271,7 +271,7 @@ fn looked(chosen: Option<&'static str>, success: bool, second: i64) -> HostFacts
     old(known(UpdateState::Staged, chosen, Some(NEW), refresh))
 }
 
-pub(super) fn is_staged(command: LastCommand<'static>) -> Updates<'static> {
+fn is_staged(command: LastCommand<'static>) -> Updates<'static> {
     known(UpdateState::Staged, Some(NEW), Some(NEW), command)
 }
 

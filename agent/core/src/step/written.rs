@@ -86,7 +86,7 @@ pub(super) fn written_instead(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::step::tests::{is_staged, last, old, saying};
+    use crate::step::tests::saying;
 
     #[test]
     fn the_updaters_sentences_are_found_among_others() {
@@ -117,36 +117,5 @@ mod tests {
             let says = instead.is_none() && stderr.contains("1.20.1");
             assert_eq!(last.says_it_prepared("1.20.1"), says, "{stderr:?}");
         }
-    }
-
-    #[test]
-    fn only_a_prepare_that_went_well_has_written_something_else() {
-        let ended = |command, success| LastCommand {
-            stderr: "Starting update to 1.20.2\n",
-            ..last(command, success, 5)
-        };
-        for (command, success, other) in [
-            (Command::Prepare, true, true),
-            (Command::Prepare, false, false),
-            (Command::Refresh, true, false),
-        ] {
-            let last = ended(command, success);
-            let ended = EndedCommand {
-                command,
-                before: None,
-                is_first_look: false,
-                last,
-            };
-            let host = old(is_staged(last));
-            assert_eq!(
-                written_instead(&host, Some(ended)).is_some(),
-                other,
-                "{command:?} {success}"
-            );
-        }
-        assert_eq!(
-            written_instead(&old(is_staged(ended(Command::Prepare, true))), None),
-            None
-        );
     }
 }

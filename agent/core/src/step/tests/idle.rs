@@ -106,47 +106,6 @@ fn idle_refreshes_and_reports_what_it_finds() {
 }
 
 #[test]
-fn a_refresh_that_is_due_is_due_until_it_begins() {
-    let turn = || shadow(State::StagedAndPerformedUpdate);
-    let due = StepMemory {
-        refresh_due: true,
-        ..refreshed()
-    };
-    for (shadow, memory, expected) in [
-        (shadow(State::Idle), due, ("refresh", false)),
-        (turn(), due, ("prepare", true)),
-        (turn(), refreshed(), ("prepare", false)),
-    ] {
-        let (step, memory) = step(&old(available()), &facts(&shadow), &memory);
-        assert_eq!((words(&step).as_str(), memory.refresh_due), expected);
-    }
-}
-
-#[test]
-fn a_refresh_that_begins_notes_what_ended_before_it() {
-    let due = StepMemory {
-        refresh_due: true,
-        ..fresh()
-    };
-    for (updates, asked) in [
-        (
-            Updates::Unknown,
-            BegunCommand {
-                before: None,
-                ..first_look(0)
-            },
-        ),
-        (available(), call(Refresh, 1)),
-        (is_staged(last(Command::Prepare, true, 5)), first_look(5)),
-    ] {
-        let read = shadow(State::Idle);
-        let (step, memory) = step(&old(updates), &facts(&read), &due);
-        assert_eq!(words(&step), "refresh");
-        assert_eq!(memory.asked, Some(asked), "{updates:?}");
-    }
-}
-
-#[test]
 fn idle_reports_what_prevents_an_update() {
     let idle = || {
         with(shadow(State::Idle), |_, status| {

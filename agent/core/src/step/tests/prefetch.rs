@@ -84,35 +84,6 @@ fn an_idle_host_prefetches_and_reports_its_choice() {
 }
 
 #[test]
-fn only_a_download_that_was_due_is_put_off() {
-    let memory_after = |shadow: BottlerocketShadow, memory: StepMemory| {
-        let (step, memory) = step(&old(available()), &facts(&shadow), &memory);
-        (words(&step), memory.prefetch)
-    };
-    let turn = || shadow(State::StagedAndPerformedUpdate);
-    let refresh_due = StepMemory {
-        refresh_due: true,
-        ..due()
-    };
-    for (shadow, memory, expected) in [
-        (idle(), due(), ("prepare", Prefetch::Later)),
-        (idle(), refresh_due, ("refresh", Prefetch::Due)),
-        (turn(), refreshed(), ("prepare", Prefetch::Off)),
-        (
-            turn(),
-            StepMemory {
-                prefetch: Prefetch::Due,
-                ..refreshed()
-            },
-            ("prepare", Prefetch::Later),
-        ),
-    ] {
-        let (step, prefetch) = memory_after(shadow, memory);
-        assert_eq!((step.as_str(), prefetch), expected);
-    }
-}
-
-#[test]
 fn only_our_refresh_leaves_the_image_trusted() {
     let other = || known(IsStaged, Some(OTHER), Some(NEW), last(Refresh, true, 7));
     let target = |mut shadow: BottlerocketShadow, at| {

@@ -87,19 +87,3 @@ fn trouble_with_the_host_is_said_once() {
         Some("\"half an answer\"")
     );
 }
-
-/// An agent of the release before has said it without a time.
-#[test]
-fn a_problem_without_a_time_gets_one() {
-    let told = says(
-        shadow(State::StagedAndPerformedUpdate),
-        Problem::HostUnreachable,
-        "no socket",
-    );
-    let told = with(told, |_, status| status.problem_since = None);
-    let write = host_trouble(&facts(&told), Problem::HostUnreachable, "no socket", NOW);
-    assert_eq!(
-        write.map(|write| write.sets),
-        Some(vec![(Field::StatusProblemSince, Value::text(NOW))])
-    );
-}

@@ -80,23 +80,6 @@ fn staging_step_by_step() {
     }
 }
 
-#[test]
-fn who_reports_an_attempt_has_begun_it() {
-    let turn = || shadow(State::StagedAndPerformedUpdate);
-    let unsaid = |shadow| with(shadow, |_, status| status.attempt = None);
-    for (shadow, expected) in [
-        (unsaid(turn()), ("StatusAttempt", Some(1))),
-        (
-            with(turn(), |_, status| status.boot_id = None),
-            ("StatusBootId", None),
-        ),
-        (unsaid(shadow(State::Idle)), ("StatusAttempt", None)),
-    ] {
-        let (step, memory) = step(&old(available()), &facts(&shadow), &fresh());
-        assert_eq!((words(&step).as_str(), memory.began), expected);
-    }
-}
-
 /// A prepare may write another image than the one that it is labelled with, or none.
 #[test]
 fn only_an_image_still_chosen_is_activated() {
@@ -168,25 +151,6 @@ fn a_prepare_that_wrote_another_version_is_believed() {
             => "prepare";
         "another, agent restarted": other(), goal(), fresh() => "refresh";
         "another, although it is said to be staged": other(), ours(), refreshed() => "-StatusStaged";
-    }
-}
-
-#[test]
-fn what_a_prepare_wrote_instead_is_held_against_the_attempt_that_asked_for_it() {
-    let turn = || shadow(State::StagedAndPerformedUpdate);
-    let other = old(is_staged(saying("Starting update to 1.21.0\n", 5)));
-    for (says, shadow, wrote_instead) in [
-        ("its own", turn(), Some(1)),
-        (
-            "ahead, and the turn comes",
-            with(turn(), |_, status| status.attempt = None),
-            None,
-        ),
-        ("ahead", shadow(State::Idle), None),
-    ] {
-        let (_, memory) = step(&other, &facts(&shadow), &asked(Prepare, 1));
-        assert_eq!(memory.wrote_instead, wrote_instead, "{says}");
-        assert_eq!(memory.distrusted_at, Some(time(5)), "{says}");
     }
 }
 
