@@ -139,26 +139,4 @@ mod tests {
             assert_eq!(with_table(&text, &rows).unwrap(), text, "{page}");
         }
     }
-
-    #[test]
-    fn users_have_eleven_settings() {
-        let rows = of_users().unwrap();
-        let names = rows.iter().filter_map(|row| row.split('`').nth(1));
-        assert_eq!(
-            names.collect::<Vec<_>>(),
-            [
-                "MAX_CONCURRENT_UPDATE",
-                "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC",
-                "SCHEDULER_CRON_EXPRESSION",
-                "SCHEDULER_TIME_ZONE",
-                "SCHEDULER_WINDOW_DURATION",
-                "REFRESH_INTERVAL",
-                "PREFETCH",
-                "REQUIRE_CALLER_TOKEN",
-                logs::FORMATTER,
-                logs::ANSI_ENABLED,
-                logs::FILTER_DIRECTIVE,
-            ]
-        );
-    }
 }

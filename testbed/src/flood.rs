@@ -7,11 +7,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use brupop_api::BottlerocketShadow;
-use http::Request;
-use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Bytes;
-use hyper::client::conn::http1::handshake;
-use hyper_util::rt::TokioIo;
 use kube::Resource as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
@@ -81,8 +77,6 @@ pub enum Behaviour {
     CostlyBody,
     /// Asks something, and keeps the connection.
     KeptAlive,
-    /// Asks for the metrics again and again, each time with another token that nobody knows.
-    MadeUpTokens,
 }
 
 impl Behaviour {
@@ -159,32 +153,11 @@ impl Port {
                 "GET / HTTP/1.1\r\nhost: flood\r\n\r\n".into(),
             ),
             Behaviour::CostlyBody => (self.connect(from).await?, COSTLY.clone()),
-            Behaviour::MadeUpTokens => return self.make_up_tokens(from, done).await,
         };
         stream.write_all(&sends).await?;
         done.fetch_add(1, Ordering::Relaxed);
         tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
         Ok(())
-    }
-
-    async fn make_up_tokens(&self, from: Ipv4Addr, done: &AtomicUsize) -> anyhow::Result<()> {
-        let (mut sender, connection) = handshake(TokioIo::new(self.connect(from).await?)).await?;
-        let asking = async {
-            loop {
-                let token = format!("Bearer made-up-{}", done.fetch_add(1, Ordering::Relaxed));
-                let request = Request::get("/metrics")
-                    .header("host", "flood")
-                    .header("authorization", token);
-                let response = sender
-                    .send_request(request.body(Empty::<Bytes>::new())?)
-                    .await?;
-                response.into_body().collect().await?;
-            }
-        };
-        tokio::select! {
-            ended = asking => ended,
-            ended = connection => Ok(ended?),
-        }
     }
 }
 

@@ -80,30 +80,3 @@ fn cpu(pid: u32) -> Result<Duration> {
     }
     Ok(Duration::from_nanos(nanoseconds))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn this_process_has_memory_and_works() {
-        let before = Usage::of(std::process::id()).unwrap();
-        let began = std::time::Instant::now();
-        let mut number = 1_u64;
-        while began.elapsed() < Duration::from_millis(30) {
-            number = std::hint::black_box(number.wrapping_mul(3));
-        }
-        let after = Usage::of(std::process::id()).unwrap();
-        assert!(
-            after.resident > 0.5 && after.peak >= after.resident,
-            "{after:?}"
-        );
-        assert!(after.cpu > before.cpu, "{before:?} {after:?}");
-        let age = after.started.duration_since(before.started).abs();
-        assert!(
-            age < SignedDuration::from_millis(50),
-            "one process was started twice: {age}"
-        );
-        assert!(Timestamp::now() >= after.started);
-    }
-}

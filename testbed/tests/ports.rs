@@ -3,25 +3,20 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use anyhow::{Result, anyhow, ensure};
-use brupop_runtime::authorizer::{Authorizer, Refusals, Requirement};
 use brupop_runtime::connections::Drops;
 use brupop_runtime::tls::Resolver;
-use brupop_runtime::{Health, Shutdown, endpoint, install_crypto_provider, metrics_endpoint};
+use brupop_runtime::{Health, Shutdown, endpoint, install_crypto_provider};
 use brupop_testbed::await_until;
 use brupop_testbed::flood::{Behaviour, Flood, OwnRuntime, Port, raise_open_files};
 use brupop_webhook::certificates::{Lifetimes, issue::issue};
 use brupop_webhook::serve::{LIMITS, serve};
 use futures::future::join_all;
-use http::{Request, Response, StatusCode};
+use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use jiff::{SignedDuration, Timestamp};
-use kube::Client;
-use kube::client::Body;
-use serde_json::{Value, json};
-use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,8 +25,8 @@ use tokio::sync::{Mutex, MutexGuard, oneshot};
 use tokio::time::sleep;
 
 const NAME: &str = "webhook.ns.svc";
-/// So long an API server waits for a review, the kubelet for a probe, and here a scraper. On a busy machine, who asks is
-/// answered at least before each of the flood has come once more.
+/// So long an API server waits for a review, and the kubelet for a probe. On a busy machine, who asks is answered at least
+/// before each of the flood has come once more.
 const PATIENCE: Duration = Duration::from_secs(3);
 const FLOOD: usize = 2000;
 const KEPT_ALIVE: &[Behaviour] = &[Behaviour::KeptAlive];
@@ -191,10 +186,8 @@ async fn starve(flood: &Flood) -> Result<()> {
     progress
 }
 
-fn get(path: &str, token: &str) -> Request<Full<Bytes>> {
-    let request = Request::get(path)
-        .header("host", NAME)
-        .header("authorization", format!("Bearer {token}"));
+fn probe() -> Request<Full<Bytes>> {
+    let request = Request::get("/livez").header("host", NAME);
     request.body(Full::default()).unwrap()
 }
 
@@ -300,68 +293,10 @@ async fn probes_are_answered_during_a_flood() -> Result<()> {
         let flood = Flood::start(&port, size, behaviours, pause)?;
         wait_for_progress(&flood, size.min(500)).await?;
         for _ in 0..50 {
-            kubelet.ask(&flood, get("/livez", ""), true).await;
+            kubelet.ask(&flood, probe(), true).await;
             wait_for_progress(&flood, 1).await?;
         }
         kubelet.check(beside, &flood)?;
-    }
-    Ok(())
-}
-
-/// Plays the API server, which knows the tokens `known` and `new`.
-fn token_reviewer() -> Client {
-    let service = tower::service_fn(move |request: Request<Body>| async move {
-        let about_a_token = request.uri().path().ends_with("/tokenreviews");
-        let body = request.into_body().collect_bytes().await.unwrap();
-        let mut answer: Value = serde_json::from_slice(&body).unwrap();
-        answer["status"] = if about_a_token {
-            let known = ["known", "new"]
-                .iter()
-                .any(|token| answer["spec"]["token"] == *token);
-            json!({"authenticated": known, "user": {"username": "prometheus"}})
-        } else {
-            json!({"allowed": true})
-        };
-        Ok::<_, Infallible>(Response::new(Body::from(answer.to_string().into_bytes())))
-    });
-    Client::new(service, "default")
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scrapers_are_answered_during_a_flood() -> Result<()> {
-    let _alone = alone().await?;
-    for (beside, size, behaviours) in [
-        ("40 that make up tokens", 40, &[Behaviour::MadeUpTokens][..]),
-        ("2,000 that stall and come back at once", FLOOD, STALL),
-    ] {
-        let client = token_reviewer();
-        let may_get = Requirement::Get(metrics_endpoint::PATH);
-        let callers = Authorizer::new(client, may_get, Refusals::default());
-        let (port, _server) = start_tls(|listener, resolver, shutdown| {
-            let render = || "# EOF\n".to_owned();
-            metrics_endpoint::serve(
-                listener,
-                resolver,
-                callers,
-                render,
-                Drops::default(),
-                shutdown,
-            )
-        })
-        .await?;
-        let scraper = LegitimateClient::of(&port);
-        let before = scraper.answer(get("/metrics", "known"), true).await?;
-        ensure!(before == StatusCode::OK, "{before}");
-        let flood = Flood::start(&port, size, behaviours, AT_ONCE)?;
-        wait_for_progress(&flood, size.min(500)).await?;
-        for number in 0..50 {
-            scraper
-                .ask(&flood, get("/metrics", "known"), number % 2 == 0)
-                .await;
-            wait_for_progress(&flood, 40).await?;
-        }
-        scraper.ask(&flood, get("/metrics", "new"), true).await;
-        scraper.check(beside, &flood)?;
     }
     Ok(())
 }

@@ -1,12 +1,5 @@
 use super::*;
 
-fn past(rows: &[(u64, Seen)]) -> Vec<(Instant, Seen)> {
-    let zero = Instant::now();
-    rows.iter()
-        .map(|(millis, seen)| (zero + Duration::from_millis(*millis), seen.clone()))
-        .collect()
-}
-
 fn seen(goal: State, reached: State) -> Seen {
     Seen {
         has_shadow: true,
@@ -17,62 +10,6 @@ fn seen(goal: State, reached: State) -> Seen {
         boot_id: "a".into(),
         ..Seen::default()
     }
-}
-
-#[test]
-fn an_update_lasts_from_first_change_to_idle() {
-    use State::{Idle, MonitoringUpdate, StagedAndPerformedUpdate};
-    let staged = || seen(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    let past = past(&[
-        (0, seen(Idle, Idle)),
-        (100, seen(StagedAndPerformedUpdate, Idle)),
-        (
-            300,
-            Seen {
-                cordoned: true,
-                marked: true,
-                ..staged()
-            },
-        ),
-        (
-            350,
-            Seen {
-                cordoned: true,
-                marked: true,
-                drained: true,
-                ..staged()
-            },
-        ),
-        (
-            600,
-            Seen {
-                boot_id: "b".into(),
-                ..seen(MonitoringUpdate, MonitoringUpdate)
-            },
-        ),
-        (
-            700,
-            Seen {
-                boot_id: "b".into(),
-                ..seen(Idle, MonitoringUpdate)
-            },
-        ),
-        (
-            800,
-            Seen {
-                boot_id: "b".into(),
-                ..seen(Idle, Idle)
-            },
-        ),
-    ]);
-    let outcome = outcome(&past);
-    assert_eq!(outcome.duration, Some(Duration::from_millis(700)));
-    assert_eq!(outcome.drain, Duration::from_millis(50));
-    assert_eq!(
-        outcome.states[&StagedAndPerformedUpdate],
-        Duration::from_millis(500)
-    );
-    assert_eq!(outcome.boots, 2);
 }
 
 #[test]

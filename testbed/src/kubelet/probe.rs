@@ -95,38 +95,3 @@ pub(crate) fn port_named(container: &Container, name: &str) -> Option<i32> {
         .find(|port| port.name.as_deref() == Some(name))
         .map(|port| port.container_port)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-
-    #[tokio::test]
-    async fn the_status_decides() {
-        for (answer, ready) in [
-            ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", true),
-            ("HTTP/1.1 503 Not yet\r\nContent-Length: 0\r\n\r\n", false),
-            ("", false),
-        ] {
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let address = listener.local_addr().unwrap();
-            let server = tokio::spawn(async move {
-                let (mut stream, _) = listener.accept().await.unwrap();
-                let mut head = [0; 512];
-                let read = stream.read(&mut head).await.unwrap();
-                assert!(head[..read].starts_with(b"GET /readyz HTTP/1.1\r\n"));
-                stream.write_all(answer.as_bytes()).await.unwrap();
-            });
-            let second = Duration::from_secs(1);
-            let probe = Probe {
-                port: 1,
-                path: "/readyz".to_owned(),
-                period: second,
-                timeout: second,
-                failures: 3,
-            };
-            assert_eq!(probe.ask(address).await.is_ok(), ready, "{answer}");
-            server.await.unwrap();
-        }
-    }
-}

@@ -3,7 +3,6 @@
 #![allow(clippy::too_many_lines, reason = "tables of rows")]
 
 mod admission;
-mod agent;
 mod auditors;
 mod cli;
 mod crds;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Result, ensure};
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::operator::NAMESPACE;
-use brupop_testbed::{Fleet, NewNode, await_until};
+use brupop_testbed::{Fleet, await_until};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
@@ -54,42 +54,6 @@ async fn a_single_node_cluster_updates_itself() -> Result<()> {
         (pods.items.len() == 2 && pods.iter().all(back)).then_some(())
     })
     .await?;
-    fleet.check()
-}
-
-/// The only other node runs Windows, and the overlay is the one for a single node.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_operator_returns_to_its_only_possible_node() -> Result<()> {
-    let mut fleet = Fleet::quick(1, &[]).await?;
-    let labels = [
-        ("kubernetes.io/os", "windows"),
-        ("kubernetes.io/hostname", "windows"),
-    ];
-    let labels = labels
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .into();
-    let os_image = "Windows Server 2025 Datacenter".to_owned();
-    NewNode {
-        name: "windows".to_owned(),
-        labels,
-        os_image,
-        ..NewNode::numbered(9)?
-    }
-    .create(&fleet.client())
-    .await?;
-    for component in ["reconciler", "webhook"] {
-        fleet.scale(component, 1).await?;
-    }
-    let ours = await_until("one of each runs", async || {
-        let ours = own_pods(&fleet).await.ok()?;
-        (ours.len() == 2).then_some(ours)
-    });
-    let ours = ours.await?;
-    fleet.publish(NEW)?;
-    fleet.until_runs("node-0", NEW).await?;
-    ensure!(fleet.history().outcomes()["node-0"].boots == 2);
-    let evicted = came_back_to_node_0(&fleet, &ours).await?;
-    ensure!(evicted.is_empty(), "{evicted:?}");
     fleet.check()
 }
 

@@ -1,13 +1,11 @@
 //! Drains, and what administrators do meanwhile: the shipped programs and manifests on a real control plane.
 
 mod administrators;
-mod again;
 mod alone;
 mod answers;
 mod blocked;
 mod held;
 mod kinds;
-mod returning;
 
 use std::collections::BTreeMap;
 

@@ -4,7 +4,6 @@ mod changed;
 mod recipes;
 mod refused;
 mod steered;
-mod waves;
 
 use kube::Resource as _;
 

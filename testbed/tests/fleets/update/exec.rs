@@ -1,8 +1,5 @@
 //! What `kubectl exec` into a reconciler's pod runs, run here with a token of its own: so what it asks for is told apart.
 
-use std::ffi::OsStr;
-use std::process::Output;
-
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::RECONCILER_ACCOUNT;
 use brupop_testbed::audit::Event;
@@ -14,16 +11,6 @@ use tokio::time::timeout;
 /// Runs a subcommand of the reconciler to its end, with a token of the pod's own; what it printed, and whether it went
 /// well. It has read, and written nothing.
 pub(crate) async fn exec(fleet: &Fleet, arguments: &[&str]) -> Result<(String, bool)> {
-    let output = exec_with(fleet, arguments, &[("SOAK_SECONDS", "0".as_ref())]).await?;
-    Ok((String::from_utf8(output.stdout)?, output.status.success()))
-}
-
-/// As [`exec`], with these settings.
-pub(crate) async fn exec_with(
-    fleet: &Fleet,
-    arguments: &[&str],
-    settings: &[(&str, &OsStr)],
-) -> Result<Output> {
     let plane = &fleet.control_plane;
     let pod = fleet
         .processes("reconciler")
@@ -38,7 +25,7 @@ pub(crate) async fn exec_with(
         .envs(bearer.variables())
         .env("POD_NAME", pod)
         .env("MIN_NODE_AGE_SECONDS", "0")
-        .envs(settings.iter().copied())
+        .env("SOAK_SECONDS", "0")
         .kill_on_drop(true)
         .output();
     let output = timeout(DEADLINE, output)
@@ -63,7 +50,7 @@ pub(crate) async fn exec_with(
         more.is_empty(),
         "it does more than read what it may read: {more:#?}"
     );
-    Ok(output)
+    Ok((String::from_utf8(output.stdout)?, output.status.success()))
 }
 
 fn is_a_list_of_shadows(event: &Event) -> bool {

@@ -1,22 +1,16 @@
 //! Whole updates: the shipped programs and manifests on a real control plane, with simulated hosts.
 
 pub mod exec;
-mod kills;
 mod other_operator;
 mod passed_over;
-mod prefetch;
 mod quiet;
-mod reasons;
 mod recovery;
-mod refreshes;
 mod roll_out;
-mod trouble;
 mod workloads;
 
 use anyhow::{Result, ensure};
 use brupop_testbed::Fleet;
 
-/// A fleet with the patience of a test.
 /// Every node was rebooted exactly once, and never more of them were away than allowed.
 fn assert_kind(fleet: &Fleet, limit: usize) -> Result<()> {
     let history = fleet.history();

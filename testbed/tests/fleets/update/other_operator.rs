@@ -8,8 +8,6 @@ use brupop_testbed::Fleet;
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::host::Faults;
 use brupop_testbed::operator::NAMESPACE;
-use kube::api::{Patch, PatchParams};
-use serde_json::json;
 
 use crate::update::assert_kind;
 
@@ -85,38 +83,5 @@ async fn no_update_starts_beside_upstreams_operator() -> Result<()> {
         .wait_for_metrics("reconciler", &["brupop_other_operator 0"])
         .await?;
     assert_kind(&fleet, 1)?;
-    fleet.check()
-}
-
-/// The node is held, and no other; once a person has deleted the shadow, the node is updated.
-#[tokio::test(flavor = "multi_thread")]
-async fn another_operators_update_holds_its_node_only() -> Result<()> {
-    let mut fleet = Fleet::quick(2, &[]).await?;
-    fleet.kubectl("cordon node-0").await?;
-    let left = json!({"spec": {"state": "RebootedIntoUpdate", "version": NEW}});
-    fleet
-        .shadows()
-        .patch("brs-node-0", &PatchParams::default(), &Patch::Merge(left))
-        .await?;
-    fleet.publish(NEW)?;
-    fleet.until_runs("node-1", NEW).await?;
-    fleet
-        .until_node("node-0", "it says why it waits", |seen| {
-            seen.reason == "OtherOperator"
-        })
-        .await?;
-    let moved = fleet.history().has_seen("node-0", |seen| {
-        seen.has_node && (seen.marked || seen.version.as_deref() == Some(NEW))
-    });
-    ensure!(
-        !moved && fleet.seen("node-0")?.cordoned,
-        "node-0 was touched"
-    );
-
-    fleet
-        .kubectl(&format!("delete brs brs-node-0 -n {NAMESPACE}"))
-        .await?;
-    fleet.kubectl("uncordon node-0").await?;
-    fleet.until_updated(NEW).await?;
     fleet.check()
 }

@@ -2,7 +2,6 @@
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::Fleet;
-use brupop_testbed::fleet::Records as _;
 use brupop_testbed::fleet::{NEW, OLD};
 
 use crate::update::assert_kind;
@@ -45,76 +44,5 @@ async fn the_next_node_waits_for_evicted_workloads() -> Result<()> {
     fleet.kubectl("delete quota pods -n shop").await?;
     fleet.until_updated(NEW).await?;
     assert_kind(&fleet, 1)?;
-    fleet.check()
-}
-
-/// It is its budget that keeps the next node from being drained, and nothing of it counts against the version.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_update_ends_without_its_workload_whose_budget_holds_the_next_node() -> Result<()> {
-    let mut fleet = Fleet::quick(
-        2,
-        &[("SOAK_SECONDS", "1"), ("WORKLOADS_DEADLINE_SECONDS", "2")],
-    )
-    .await?;
-    fleet.deploy("cart", 2, "1").await?;
-    fleet.limit_pods(0).await?;
-    fleet.publish(NEW)?;
-    let ends = fleet.until_ledger("the first update ends", |status| {
-        status.record(NEW).succeeded == 1
-    });
-    let status = ends.await?;
-    ensure!(
-        status.record(NEW).failures.is_empty() && status.record(NEW).halted_at.is_none(),
-        "{status:?}"
-    );
-    let (updated, other) = if fleet.seen("node-0")?.runs(NEW) {
-        ("node-0", "node-1")
-    } else {
-        ("node-1", "node-0")
-    };
-    fleet
-        .wait_for_event(
-            updated,
-            "UpdatedWithoutWorkloads",
-            "has fewer pods available than before",
-        )
-        .await?;
-    fleet.until_waits(other, "BudgetAllowsNone").await?;
-    ensure!(fleet.seen(other)?.runs(OLD), "{other} has begun");
-
-    fleet.kubectl("delete quota pods -n shop").await?;
-    fleet.until_updated(NEW).await?;
-    fleet.check()
-}
-
-/// An autoscaler does this all day: more pods are wanted while a node reboots, and there is room for as many as before.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_workload_that_is_scaled_up_is_back_as_it_was() -> Result<()> {
-    let mut fleet = Fleet::quick(
-        1,
-        &[
-            ("SOAK_SECONDS", "1"),
-            ("WORKLOADS_DEADLINE_SECONDS", "3600"),
-        ],
-    )
-    .await?;
-    fleet.deploy("cart", 1, "100%").await?;
-    let kubectl = async |command: &str| fleet.kubectl(command).await;
-    fleet.limit_pods(1).await?;
-    fleet.publish(NEW)?;
-    fleet
-        .until("the node is empty", |history| {
-            history.now().any(|(_, seen)| seen.drained)
-        })
-        .await?;
-    kubectl("scale deployment cart --replicas=3 -n shop").await?;
-
-    // Only the workload's return can have ended it.
-    fleet.until_updated(NEW).await?;
-    let cart = kubectl(
-        "get deployment cart -n shop -o jsonpath={.status.availableReplicas}/{.spec.replicas}",
-    )
-    .await?;
-    ensure!(cart == "1/3", "what was to be seen is not: {cart}");
     fleet.check()
 }

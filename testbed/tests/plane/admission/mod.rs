@@ -1,12 +1,10 @@
 //! Admission as it ships: the default overlay, the webhook as its Deployment describes it, real tokens of real pods.
 
-mod audit;
 mod bed;
 mod outage;
 mod tokens;
 
 use anyhow::{Context as _, Result, ensure};
-use audit::rules_are_in_the_audit_log;
 use bed::{Bed, Gates};
 use brupop_admission_cases::{Actor, Host, Request, Row, table};
 use brupop_api::BottlerocketShadow;
@@ -79,32 +77,6 @@ async fn gates_are(bed: &Bed, gates: Gates) -> Result<()> {
         ((webhook, check, policy) == expected && webhook != webhook_away).then_some(())
     });
     in_force.await
-}
-
-/// Applied again, over what the webhook and the controllers have written since, the overlay changes nothing.
-async fn applying_again_changes_nothing(control_plane: &ControlPlane) -> Result<()> {
-    let budgets = async || {
-        let columns = "custom-columns=:metadata.name,:metadata.generation";
-        control_plane
-            .kubectl(["get", "pdb", "-n", NAMESPACE, "--no-headers", "-o", columns])
-            .await
-    };
-    let before = budgets().await?;
-    let again = apply_overlay(control_plane, "default").await?;
-    // kubectl calls every budget "configured", because it sends the selector each time; the generation knows better.
-    let unchanged = |line: &&str| {
-        line.ends_with(" unchanged") || line.starts_with("poddisruptionbudget.policy/")
-    };
-    let changed: Vec<_> = again.lines().filter(|line| !unchanged(line)).collect();
-    ensure!(
-        changed.is_empty() && again.lines().count() > 25,
-        "applied again: {changed:?}"
-    );
-    ensure!(
-        budgets().await? == before,
-        "the budgets have changed: {before}"
-    );
-    Ok(())
 }
 
 async fn delete(control_plane: &ControlPlane, what: &[&str]) -> Result<()> {
@@ -239,14 +211,9 @@ async fn agents_write_only_their_own_nodes_status() -> Result<()> {
     let mut wrong = Vec::new();
     gates_are(&bed, Gates::Both).await?;
     passed("both gates are closed");
-    let mut audit = control_plane.audit().from_now();
     wrong.extend(every_row(&bed, Gates::Both, "both").await?);
-    // Lines of bodies that are too deep are passed over.
-    rules_are_in_the_audit_log(&audit.read_whole_lines()?, &table())?;
     managers_do_not_grow(&bed).await?;
     passed("webhook and policies");
-
-    applying_again_changes_nothing(&control_plane).await?;
 
     delete(
         &control_plane,

@@ -41,18 +41,10 @@ pub async fn only_agents_depend_on_the_webhook(bed: &Bed, how: &str) -> Result<(
     );
     let failing = failing.await;
     println!("{how}: {}", failing.with_context(|| format!("{last:?}"))?);
-    let lease =
-        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": how}});
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": how},
-        "spec": {"terminationGracePeriodSeconds": 0, "nodeName": "node-0", "containers": [{"name": "c", "image": "none"}]}});
-    let heartbeat =
-        json!({"status": {"conditions": [{"type": "Tried", "status": "True", "reason": how}]}});
     // In its marker stands whatever the reconciler changes.
     let uncordon = json!({"metadata": {"annotations": {brupop_api::names::MARKER_ANNOTATION: "{}"}},
         "spec": {"unschedulable": null}});
     let (shadow, node) = (bed.shadow_path(Host::First), "/api/v1/nodes/node-0");
-    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
-    let pods = "/api/v1/namespaces/default/pods";
     for (actor, method, path, body) in [
         (
             Actor::Admin,
@@ -72,33 +64,7 @@ pub async fn only_agents_depend_on_the_webhook(bed: &Bed, how: &str) -> Result<(
             node.to_owned(),
             json!({"spec": {"unschedulable": true}}),
         ),
-        (
-            Actor::Admin,
-            Method::PATCH,
-            format!("{node}/status"),
-            heartbeat,
-        ),
         (Actor::Reconciler, Method::PATCH, node.to_owned(), uncordon),
-        (Actor::Admin, Method::POST, leases.to_owned(), lease),
-        (
-            Actor::Admin,
-            Method::PATCH,
-            format!("{leases}/{how}"),
-            json!({"spec": {"holderIdentity": how}}),
-        ),
-        (Actor::Admin, Method::POST, pods.to_owned(), pod),
-        (
-            Actor::Admin,
-            Method::DELETE,
-            format!("{pods}/{how}"),
-            json!({}),
-        ),
-        (
-            Actor::Admin,
-            Method::DELETE,
-            format!("{leases}/{how}"),
-            json!({}),
-        ),
     ] {
         let began = Instant::now();
         let answer = bed.ask(actor, method, &path, &body).await?;

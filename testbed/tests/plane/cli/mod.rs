@@ -1,13 +1,11 @@
 //! `kubectl brupop` on a real control plane: what it shows and writes, and which rights people need for it.
 
 mod person;
-mod retry;
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_api::BottlerocketPool;
 use brupop_api::names::{FLEET, PAUSE_ANNOTATION, UPDATE_NOW_ANNOTATION};
 use brupop_testbed::audit::Event;
 use brupop_testbed::fleet::NEW;
@@ -15,13 +13,11 @@ use brupop_testbed::fleet::Records as _;
 use brupop_testbed::history::Seen;
 use brupop_testbed::host::Faults;
 use brupop_testbed::operator::NAMESPACE;
-use brupop_testbed::{DEADLINE, Fleet, await_until};
+use brupop_testbed::{Fleet, await_until};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::Api;
 use serde_json::{Value as Json, json};
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::time::timeout;
 
 use person::{Person, program};
 
@@ -37,7 +33,6 @@ async fn people_see_and_steer_a_fleet_as_far_as_their_roles_go() -> Result<()> {
     admin.is_refused("status -n nosuch", &elsewhere).await?;
 
     a_reader_sees_and_changes_nothing(&fleet, &reader).await?;
-    colours_are_shown_to_those_who_want_them(&reader).await?;
     let nobody = Person::with(&fleet, "nobody", None).await?;
     let rights = [
         "you may not get bottlerocketfleets",
@@ -51,27 +46,10 @@ async fn people_see_and_steer_a_fleet_as_far_as_their_roles_go() -> Result<()> {
     let editor = Person::with(&fleet, "editor", Some("edit")).await?;
     the_plan_is_made_in_the_pod(&fleet, &editor).await?;
 
-    // The first line that a watch shows is there before the pause, and another one follows it.
-    let mut watching = reader.command("status -w").await?.spawn()?;
-    let mut lines = BufReader::new(watching.stdout.take().context("no output")?).lines();
-    let first = timeout(DEADLINE, lines.next_line()).await??;
-    ensure!(first.is_some_and(|line| line.contains("3 of 3 nodes up to date")));
     a_fleet_is_paused_once(&fleet, &operator).await?;
-    let paused = async {
-        while let Some(line) = lines.next_line().await? {
-            if line.starts_with("Paused:") {
-                return Ok(());
-            }
-        }
-        anyhow::bail!("the watch has ended")
-    };
-    timeout(DEADLINE, paused)
-        .await
-        .context("the watch shows no pause")??;
 
     // No host boots the new version, and one node is left out.
     a_node_is_paused_once(&fleet, &admin).await?;
-    a_pool_is_paused_once(&fleet, &reader, &admin).await?;
     fleet.set_faults(&Faults {
         falls_back_on_boot: true,
         ..Faults::default()
@@ -113,25 +91,7 @@ async fn people_see_and_steer_a_fleet_as_far_as_their_roles_go() -> Result<()> {
     a_halted_version_is_seen_and_resumed(&fleet, &reader, &operator).await?;
     an_update_is_asked_for(&fleet, &admin).await?;
     what_happened_is_told(&fleet, &admin).await?;
-    a_dead_reconciler_is_told(&fleet, &reader, &operator).await?;
     fleet.check()
-}
-
-/// As on a terminal, where nobody has to ask for colours.
-async fn colours_are_shown_to_those_who_want_them(reader: &Person) -> Result<()> {
-    for (variables, coloured) in [
-        (&["CLICOLOR_FORCE"][..], true),
-        (&["CLICOLOR_FORCE", "NO_COLOR"], false),
-    ] {
-        let mut command = reader.command("status").await?;
-        command.envs(variables.iter().map(|variable| (variable, "1")));
-        let output = timeout(DEADLINE, command.output()).await??;
-        ensure!(
-            output.status.success() && output.stdout.contains(&0x1b) == coloured,
-            "{variables:?}: {output:?}"
-        );
-    }
-    Ok(())
 }
 
 async fn a_reader_sees_and_changes_nothing(fleet: &Fleet, reader: &Person) -> Result<()> {
@@ -275,16 +235,6 @@ async fn a_node_is_paused_once(fleet: &Fleet, admin: &Person) -> Result<()> {
     let missing = ["there is no Node node-9"];
     admin.says("pause node/node-2 node-2", &several).await?;
     admin.is_refused("pause node-9 node-2", &missing).await?;
-    let labelled = "pause -l kubernetes.io/hostname=node-2";
-    admin.says(labelled, &several).await?;
-    let none = ["there is no Node with the labels x=y"];
-    admin.is_refused("pause -l x=y", &none).await?;
-    admin
-        .is_refused(
-            "pause --pool web",
-            &["there is no pool web in the namespace"],
-        )
-        .await?;
     ensure!(
         annotation(fleet, "node-2", PAUSE_ANNOTATION)
             .await?
@@ -294,50 +244,6 @@ async fn a_node_is_paused_once(fleet: &Fleet, admin: &Person) -> Result<()> {
     admin
         .is_refused("pause node-9", &["there is no Node node-9"])
         .await
-}
-
-/// Of a pool that has no nodes.
-async fn a_pool_is_paused_once(fleet: &Fleet, reader: &Person, admin: &Person) -> Result<()> {
-    let pools = Api::<BottlerocketPool>::namespaced(fleet.client(), NAMESPACE);
-    let pool = serde_json::from_value(json!({"metadata": {"name": "web"},
-        "spec": {"nodeSelector": {"matchLabels": {"tier": "of-no-node"}}}}))?;
-    pools.create(&PostParams::default(), &pool).await?;
-    let right = "you may not patch bottlerocketpools.brupop.bottlerocket.aws";
-    reader
-        .is_refused(
-            "pause --pool web",
-            &[right, "ClusterRole brupop-pool-editor"],
-        )
-        .await?;
-    admin
-        .says(
-            "pause --pool web",
-            &["the pool web is paused: no update of its nodes starts"],
-        )
-        .await?;
-    admin
-        .says("pause --pool web", &["the pool web is paused already"])
-        .await?;
-    ensure!(pools.get("web").await?.spec.paused);
-    admin
-        .is_refused(
-            "pause web",
-            &["there is no Node web; a pool has this name", "--pool web"],
-        )
-        .await?;
-    await_until("the pool is counted", async || {
-        reader
-            .says("status", &["POOLS", "web ", "0 of 0", "NoNodes"])
-            .await
-            .ok()
-    })
-    .await?;
-    admin
-        .says("resume --pool web", &["the pool web is no longer paused"])
-        .await?;
-    ensure!(!pools.get("web").await?.spec.paused);
-    pools.delete("web", &DeleteParams::default()).await?;
-    Ok(())
 }
 
 async fn a_halted_version_is_seen_and_resumed(
@@ -437,47 +343,6 @@ async fn an_update_is_asked_for(fleet: &Fleet, admin: &Person) -> Result<()> {
             .await?
             .is_none()
     );
-    Ok(())
-}
-
-async fn a_dead_reconciler_is_told(
-    fleet: &Fleet,
-    reader: &Person,
-    operator: &Person,
-) -> Result<()> {
-    let scale = "scale deployment/brupop-reconciler --replicas";
-    fleet
-        .kubectl(&format!(
-            "set env deployment/brupop-reconciler -n {NAMESPACE} MAX_CONCURRENT_UPDATE=many"
-        ))
-        .await?;
-    let broken = ["Does not start:", "brupop-reconciler-", "CrashLoopBackOff"];
-    await_until("the plugin says that a pod does not start", async || {
-        reader.says("status", &broken).await.ok()
-    })
-    .await?;
-    let gone = "no reconciler has led since 20";
-    ensure!(!reader.says("status", &[]).await?.contains(gone));
-    fleet.kubectl(&format!("{scale}=0 -n {NAMESPACE}")).await?;
-    let told = await_until("the plugin says that none leads", async || {
-        let said = reader
-            .says("status", &[gone, "nothing will happen"])
-            .await
-            .ok()?;
-        said.lines()
-            .nth(1)
-            .is_some_and(|line| line.contains(gone))
-            .then_some(())
-    });
-    told.await?;
-    let back = "look at the reconciler's pods and their logs";
-    reader.says("why node-0", &[gone, back]).await?;
-    let version = ["plugin: ", "webhook: "];
-    reader.says("version", &version).await?;
-    reader.is_refused("plan", &[gone]).await?;
-    operator
-        .says("pause", &["the fleet is paused", gone])
-        .await?;
     Ok(())
 }
 

@@ -2,22 +2,22 @@
 //! bounds is in the webhook's test of the manifests; here is each pattern and each rule.
 
 mod largest_ledger;
-mod pools;
 mod shown;
-mod texts;
 
 use crate::{custom_resources, raw};
 use Half::{FleetSpec, FleetStatus, PoolSpec, PoolStatus, ShadowSpec, ShadowStatus};
-use anyhow::{Result, ensure};
-use brupop_api::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow, names};
+use anyhow::{Context as _, Result, ensure};
+use brupop_api::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow, crds, names};
 use brupop_testbed::{ControlPlane, Options};
 use http::Method;
 use kube::{Client, Resource};
+use serde::Deserialize;
 use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// What a row is about.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 enum Half {
     ShadowSpec,
     ShadowStatus,
@@ -27,9 +27,10 @@ enum Half {
     PoolStatus,
 }
 
-/// (what it says, spec or status before, the same half after; accepted, or what the refusal says)
-type Row = (&'static str, Half, Json, Json, Result<(), &'static str>);
+/// What it says, spec or status before, the same half after, and [`ACCEPTED`] or what the refusal says.
+type Row = (String, Half, Json, Json, String);
 
+const ACCEPTED: &str = "accepted";
 const TIME: &str = "2026-01-01T00:00:00Z";
 
 /// The path to the objects of a kind, and what is the same in all of them.
@@ -50,190 +51,57 @@ fn conditions(count: usize) -> Json {
     json!({"conditions": (0..count).map(condition).collect::<Vec<_>>()})
 }
 
-fn with_condition(field: &str, value: &str) -> Json {
-    let mut condition = condition(0);
-    condition[field] = json!(value);
-    json!({"conditions": [condition]})
-}
-
-fn limits_of_specs() -> Vec<Row> {
-    let failures = json!({"last_failure": {"count": 1, "at": TIME, "reason": "FellBack"}});
-    let all = json!({"state": "StagedAndPerformedUpdate", "version": "1.20.0-rc.1+aws", "attempt": 1,
-        "leader_term": 1, "baseline_boot_id": "b", "state_transition_timestamp": TIME});
-    let huge = format!("1.0.0-{}", "a".repeat(1_400_000));
-    let shadow_specs = [
-        ("all of it", all, Ok(())),
-        (
-            "a version of 1.4 MB",
-            json!({"version": huge}),
-            Err("spec.version: Too long"),
-        ),
-        (
-            "a version with a v",
-            json!({"version": "v1.20.0"}),
-            Err("spec.version in body should match"),
-        ),
-        (
-            "a version and more",
-            json!({"version": "1.20.0\nx"}),
-            Err("spec.version in body should match"),
-        ),
-        (
-            "a state that is reported only",
-            json!({"state": "ErrorReset"}),
-            Err("not something to reach"),
-        ),
-        ("no state", json!({"state": null}), Err("spec.state")),
-        (
-            "an attempt beyond what JSON counts",
-            json!({"attempt": 1_u64 << 53}),
-            Err("spec.attempt"),
-        ),
-        (
-            "no time",
-            json!({"state_transition_timestamp": "yesterday"}),
-            Err("state_transition_timestamp"),
-        ),
-        ("a failure", failures, Ok(())),
-    ];
-    rows(ShadowSpec, shadow_specs.into())
-}
-
-fn limits_of_statuses() -> Vec<Row> {
-    let shadow_statuses = [
-        ("conditions alone", conditions(8), Ok(())),
-        (
-            "a type of two words",
-            with_condition("type", "not moving"),
-            Err("conditions[0].type: Invalid"),
-        ),
-        (
-            "a failure, a problem and a staged image",
-            json!({"current_state": "ErrorReset", "crash_count": 1, "state_transition_failure_timestamp": TIME,
-                "problem": "HostUnreachable", "staged": {"version": "1.20.0", "at": TIME}}),
-            Ok(()),
-        ),
-    ];
-    rows(ShadowStatus, shadow_statuses.into())
-}
-
-fn limits_of_fleets() -> Vec<Row> {
-    let halt = |version: &str, variant: &str, at: &str| json!({"version": version, "variant": variant, "haltedAt": at});
-    let said = |halts: Json| json!({"resumedVersions": halts});
-    let resumed = |count| {
-        said(
-            (0..count)
-                .map(|n| halt(&format!("1.0.{n}"), "aws", TIME))
-                .collect(),
-        )
+/// The rows of `rows.yaml`.
+fn written() -> Result<Vec<Row>> {
+    let rows: BTreeMap<Half, Vec<(String, Json, String)>> =
+        serde_yaml_ng::from_str(include_str!("rows.yaml")).context("rows.yaml")?;
+    let whole = |(half, rows): (Half, Vec<_>)| {
+        let row = move |(says, after, expected)| (says, half, json!({}), after, expected);
+        rows.into_iter().map(row)
     };
-    let fleet_specs = [
-        ("64 versions to resume", resumed(64), Ok(())),
-        (
-            "65 versions to resume",
-            resumed(65),
-            Err("spec.resumedVersions: Too many"),
-        ),
-        (
-            "two variants of a version",
-            said(json!([
-                halt("1.0.0", "aws", TIME),
-                halt("1.0.0", "metal", TIME)
-            ])),
-            Ok(()),
-        ),
-        (
-            "a version twice",
-            said(json!([
-                halt("1.0.0", "aws", TIME),
-                halt("1.0.0", "aws", TIME)
-            ])),
-            Err("Duplicate value"),
-        ),
-        (
-            "a halt of no version",
-            said(json!([halt("*", "aws", TIME)])),
-            Err("a semantic version, such as 1.20.0"),
-        ),
-        (
-            "a version that ends a quotation",
-            said(json!([halt("1.0.0-'", "aws", TIME)])),
-            Err("[0].version"),
-        ),
-        (
-            "a variant that is none",
-            said(json!([halt("1.0.0", "a b", TIME)])),
-            Err("write a variant of Bottlerocket"),
-        ),
-        (
-            "a halt at a word",
-            said(json!([halt("1.0.0", "aws", "now")])),
-            Err("write a time with its offset"),
-        ),
-        ("a ceiling", json!({"maxUnavailable": 3}), Ok(())),
-        ("a tenth", json!({"maxUnavailable": "10%"}), Ok(())),
-        (
-            "a ceiling of none",
-            json!({"maxUnavailable": 0}),
-            Err("write a number from 1"),
-        ),
-        (
-            "a ceiling in words",
-            json!({"maxUnavailable": "unlimited"}),
-            Err("write a number from 1"),
-        ),
-        (
-            "failures as many as a record keeps",
-            json!({"failureThreshold": {"unproven": 8, "proven": 8}}),
-            Ok(()),
-        ),
-        (
-            "failures as many as a record does not keep",
-            json!({"failureThreshold": {"proven": 9}}),
-            Err("spec.failureThreshold.proven"),
-        ),
-        (
-            "no failure",
-            json!({"failureThreshold": {"unproven": 0}}),
-            Err("spec.failureThreshold.unproven"),
-        ),
-    ];
-    // All that a ledger holds is in the largest one.
-    [rows(FleetSpec, fleet_specs.into()), words_of_ledgers()].concat()
+    Ok(rows.into_iter().flat_map(whole).collect())
 }
 
-/// A person pastes them, and shells complete them.
-fn words_of_ledgers() -> Vec<Row> {
-    let slot = json!({"uid": "u", "attempt": 1});
-    let slots = |key: &str| json!({"slots": {key: slot}});
-    let versions = |version: &str| json!({"versions": [{"version": version, "variant": "aws"}]});
-    let done =
-        |pool: &str| json!({"donePools": [{"pool": pool, "version": "1.20.0", "since": TIME}]});
-    let name = Err("each key is the name of an object");
-    let ledgers = vec![
-        ("versions", versions("1.20.0-rc.1+build"), Ok(())),
-        (
-            "a version that is a command",
-            versions("$(touch x)"),
-            Err("versions[0].version"),
-        ),
-        ("a slot", slots("brs-node-0.example.org"), Ok(())),
-        ("a slot of an option", slots("--kubeconfig"), name),
-        ("a slot of nobody", slots(""), name),
-        ("a slot of two words", slots("brs-a b"), name),
-        ("a pool that is done", done("web"), Ok(())),
-        (
-            "a pool that is a command",
-            done(";touch x"),
-            Err("donePools[0].pool"),
-        ),
-    ];
-    rows(FleetStatus, ledgers)
-}
+/// Characters that no sentence for people may have: ends of Unicode's ranges of them, and the best known.
+const UNPRINTABLE: &str = "\0\u{7}\t\n\r\u{1b}\u{1f}\u{7f}\u{80}\u{85}\u{9b}\u{9f}\u{ad}\u{600}\u{61c}\u{70f}\
+    \u{180e}\u{200b}\u{200f}\u{2028}\u{2029}\u{202a}\u{202e}\u{2060}\u{2064}\u{2066}\u{206f}\
+    \u{feff}\u{fff9}\u{fffb}\u{13430}\u{1d173}\u{e0001}\u{e007f}";
 
-fn rows(half: Half, rows: Vec<(&'static str, Json, Result<(), &'static str>)>) -> Vec<Row> {
-    let whole = |(says, after, expected)| (says, half, json!({}), after, expected);
-    rows.into_iter().map(whole).collect()
+/// What is too long to be read in a file, and what no file may have in it.
+fn long_and_unprintable() -> Vec<Row> {
+    let versions: Vec<_> = (0..crds::POOL_VERSIONS_MAX)
+        .map(|n| json!({"version": format!("1.0.{n}"), "nodes": 1}))
+        .collect();
+    let mut of_pool = json!({"versions": versions, "nextWindow": {"start": TIME, "end": TIME}});
+    json_patch::merge(&mut of_pool, &conditions(8));
+    let huge = json!({"version": format!("1.0.0-{}", "a".repeat(1_400_000))});
+    let crabs = json!({"message": "🦀".repeat(1024)});
+    let longest = "x".repeat(crds::QUERY_MAX);
+    let gate =
+        json!({"gates": [{"name": "a", "prometheus": {"source": "main", "query": longest}}]});
+    let rows = [
+        ("conditions alone", ShadowStatus, conditions(8), ACCEPTED),
+        ("all of a pool's status", PoolStatus, of_pool, ACCEPTED),
+        ("1.4 MB", ShadowSpec, huge, "spec.version: Too long"),
+        ("characters of four bytes", ShadowStatus, crabs, ACCEPTED),
+        ("the longest expression", PoolSpec, gate, ACCEPTED),
+    ];
+    let rows = rows.map(|(says, half, after, expected)| {
+        let (says, expected) = (says.to_owned(), expected.to_owned());
+        (says, half, json!({}), after, expected)
+    });
+    let unprintable = UNPRINTABLE.chars().map(|character| {
+        let after = json!({"message": format!("said{character}allowed")});
+        let refusal = "message in body should match".to_owned();
+        (
+            format!("{character:?}"),
+            ShadowStatus,
+            json!({}),
+            after,
+            refusal,
+        )
+    });
+    rows.into_iter().chain(unprintable).collect()
 }
 
 /// What never falls: terms and attempts, no matter who writes.
@@ -252,26 +120,18 @@ fn one_way() -> Vec<Row> {
         (FleetStatus, "term", "term never falls and is never removed"),
     ];
     let rows = never.into_iter().flat_map(|(half, field, refusal)| {
-        let of = move |number: Json| json!({field: number});
         [
-            (
-                "set for the first time",
-                half,
-                json!({}),
-                of(json!(0)),
-                Ok(()),
-            ),
-            ("grows", half, of(json!(7)), of(json!(9)), Ok(())),
-            ("stays", half, of(json!(7)), of(json!(7)), Ok(())),
-            ("falls", half, of(json!(7)), of(json!(6)), Err(refusal)),
-            (
-                "is removed",
-                half,
-                of(json!(7)),
-                of(Json::Null),
-                Err(refusal),
-            ),
+            ("set for the first time", None, Some(0), ACCEPTED),
+            ("grows", Some(7), Some(9), ACCEPTED),
+            ("stays", Some(7), Some(7), ACCEPTED),
+            ("falls", Some(7), Some(6), refusal),
+            ("is removed", Some(7), None, refusal),
         ]
+        .map(|(says, before, after, expected)| {
+            let before = before.map_or_else(|| json!({}), |number| json!({field: number}));
+            let (says, expected) = (format!("{field} {says}"), expected.to_owned());
+            (says, half, before, json!({field: after}), expected)
+        })
     });
     rows.collect()
 }
@@ -364,15 +224,15 @@ impl Objects<'_> {
         }
         object[name] = whole(after);
         let answer = raw::request(self.client, Method::PUT, &path, &object).await;
-        match (answer, expected) {
-            (Ok(stored), Ok(())) => {
+        match (answer, &**expected) {
+            (Ok(stored), ACCEPTED) => {
                 ensure!(
                     holds(&stored[name], &object[name]),
                     "accepted, and yet not stored: {stored:.400}"
                 );
                 Ok(())
             }
-            (Err(kube::Error::Api(status)), Err(refusal))
+            (Err(kube::Error::Api(status)), refusal)
                 if status.code == 422 && status.message.contains(refusal) =>
             {
                 Ok(())
@@ -394,14 +254,7 @@ impl Objects<'_> {
 async fn every_row_holds(client: &Client) -> Result<()> {
     let mut objects = Objects { client, made: 0 };
     let mut wrong = String::new();
-    let rows = [
-        limits_of_specs(),
-        limits_of_statuses(),
-        limits_of_fleets(),
-        one_way(),
-        texts::rows(),
-    ];
-    let table = [rows.concat(), pools::all()].concat();
+    let table = [written()?, long_and_unprintable(), one_way()].concat();
     for row in &table {
         if let Err(error) = objects.check(row).await {
             writeln!(
@@ -418,6 +271,75 @@ async fn every_row_holds(client: &Client) -> Result<()> {
     Ok(())
 }
 
+/// What people do not write is in what they read; so `null` means what nothing means.
+async fn defaults_appear(client: &Client) -> Result<()> {
+    let mut objects = Objects { client, made: 3000 };
+    let expected = json!({"nodeSelector": {}, "priority": 1, "paused": false, "maxUnavailable": 1,
+        "topology": {"topologyKey": "topology.kubernetes.io/zone", "mode": "Spread"},
+        "drain": {"timeout": "15m", "onTimeout": "Abort", "loadBalancerDelay": "0s", "respectDoNotDisrupt": false},
+        "verify": {"readyFor": "1m", "workloadsTimeout": "15m"}});
+    for spec in [
+        json!({"nodeSelector": {}}),
+        json!({"nodeSelector": {}, "priority": null, "paused": null, "maxUnavailable": null, "windows": null,
+            "topology": {"mode": null}, "drain": null, "verify": {}}),
+    ] {
+        let (_, stored) = objects.make(PoolSpec, &spec).await?;
+        ensure!(
+            stored["spec"] == expected,
+            "{spec} is stored as {}",
+            stored["spec"]
+        );
+    }
+    let lists = json!({"nodeSelector": {}, "windows": [{"schedule": "0 2 * * *", "duration": "4h"}],
+        "dependsOn": [{"pool": "canary"}]});
+    let (_, stored) = objects.make(PoolSpec, &lists).await?;
+    ensure!(
+        stored["spec"]["windows"][0]["timeZone"] == "UTC",
+        "{stored}"
+    );
+    ensure!(stored["spec"]["dependsOn"][0]["soak"] == "0s", "{stored}");
+    Ok(())
+}
+
+/// Pools' names stand in slots, and in what other pools come after.
+async fn names_are_held_to_their_rules(client: &Client) -> Result<()> {
+    let path = &BottlerocketPool::url_path(&(), Some("default"));
+    let make = async |name: &str, after: &str| {
+        let pool = json!({"apiVersion": BottlerocketPool::api_version(&()), "kind": "BottlerocketPool",
+            "metadata": {"name": name}, "spec": {"nodeSelector": {}, "dependsOn": [{"pool": after}]}});
+        raw::request(client, Method::POST, path, &pool)
+            .await
+            .err()
+            .map(|error| error.to_string())
+    };
+    let longest = "p".repeat(crds::POOL_NAME_MAX);
+    ensure!(
+        make(&longest, "canary").await.is_none(),
+        "a name of 63 characters was refused"
+    );
+    for (name, after, sentence) in [
+        (
+            format!("{longest}p"),
+            "canary",
+            "the name of a pool has at most 63 characters",
+        ),
+        (
+            "default".to_owned(),
+            "web",
+            "the pool default is that of the reconciler's settings: choose another name",
+        ),
+        (
+            "web".to_owned(),
+            "web",
+            "a pool does not depend on itself: name another pool in spec.dependsOn",
+        ),
+    ] {
+        let said = make(&name, after).await.unwrap_or_default();
+        ensure!(said.contains(sentence), "{name} after {after}: {said:?}");
+    }
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_generated_definitions_hold_what_they_promise() -> Result<()> {
     let control_plane = ControlPlane::start(Options::API).await?;
@@ -425,8 +347,8 @@ async fn the_generated_definitions_hold_what_they_promise() -> Result<()> {
     assert_eq!(warnings, "");
     let client = control_plane.client();
     every_row_holds(&client).await?;
-    pools::defaults_appear(&client).await?;
-    pools::names_are_held_to_their_rules(&client).await?;
+    defaults_appear(&client).await?;
+    names_are_held_to_their_rules(&client).await?;
     shown::upstreams_objects_are_accepted(&client).await?;
     shown::kubectl_shows_the_columns(&control_plane).await?;
     largest_ledger::stays_below_what_etcd_takes(&client).await

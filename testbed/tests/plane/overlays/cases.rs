@@ -11,9 +11,9 @@ use crate::overlays::references::text;
 
 const KUSTOMIZE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../kustomize");
 /// Where renamed ones go.
-pub const ELSEWHERE: &str = "updates";
-pub const PREFIX: &str = "team-";
-pub const SUFFIX: &str = "-blue";
+const ELSEWHERE: &str = "updates";
+const PREFIX: &str = "team-";
+const SUFFIX: &str = "-blue";
 
 /// The component that needs another overlay around one that changes names.
 const WITH_NAMES: &str = "cert-manager";

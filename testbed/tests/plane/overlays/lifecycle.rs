@@ -6,13 +6,10 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::binaries::others_definitions;
 use brupop_testbed::{ControlPlane, Options, await_until};
-use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::Secret;
-use kube::api::Api;
 use serde_json::Value as Json;
 
-use crate::overlays::cases::{Case, ELSEWHERE, PREFIX, SUFFIX};
-use crate::overlays::{apply, restricted};
+use crate::overlays::apply;
+use crate::overlays::cases::Case;
 
 /// How people apply: these flags.
 const BY_CLIENT: &[&str] = &[];
@@ -23,8 +20,8 @@ const BY_SERVER_FIRST: &[&str] = &["--server-side", "--force-conflicts"];
 #[tokio::test(flavor = "multi_thread")]
 async fn overlays_can_be_reapplied_switched_and_deleted() -> Result<()> {
     let control_plane = ControlPlane::start(Options::CLUSTER).await?;
-    restricted::admits_all_but_agents(&control_plane).await?;
-    a_scraper_gets_a_token_that_may_read_metrics_alone(&control_plane).await?;
+    let definitions = others_definitions().await?;
+    apply(&control_plane, BY_SERVER, "-f", &definitions).await?;
 
     let default = Case::new("default", &[]).write(&control_plane)?;
     apply(&control_plane, BY_CLIENT, "-k", &default).await?;
@@ -165,39 +162,5 @@ async fn delete(control_plane: &ControlPlane, overlay: &Path) -> Result<()> {
         .kubectl(["get", "--ignore-not-found", "-o", "name", "-k", &overlay])
         .await?;
     ensure!(left.is_empty(), "still there: {left}");
-    Ok(())
-}
-
-/// The component prometheus-operator, applied under other names.
-async fn a_scraper_gets_a_token_that_may_read_metrics_alone(
-    control_plane: &ControlPlane,
-) -> Result<()> {
-    let definitions = others_definitions().await?;
-    apply(control_plane, &["--server-side"], "-f", &definitions).await?;
-    let case = Case {
-        renamed: true,
-        ..Case::new("default", &["prometheus-operator"])
-    };
-    let overlay = case.write(control_plane)?;
-    apply(control_plane, BY_CLIENT, "-k", &overlay).await?;
-
-    let monitor = stored(control_plane, &overlay).await?;
-    let monitor = &monitor[&("PodMonitor".to_owned(), format!("{PREFIX}brupop{SUFFIX}"))];
-    let credentials = &monitor["spec"]["podMetricsEndpoints"][0]["authorization"]["credentials"];
-    let name = credentials["name"].as_str().context("no name")?;
-    let key = credentials["key"].as_str().context("no key")?;
-    let secrets = Api::<Secret>::namespaced(control_plane.client(), ELSEWHERE);
-    let token = await_until("the token", async || {
-        let ByteString(token) = secrets.get(name).await.ok()?.data?.remove(key)?;
-        String::from_utf8(token).ok()
-    });
-    let scraper = control_plane.client_for_token(&token.await?).await?;
-    let secrets = format!("/api/v1/namespaces/{ELSEWHERE}/secrets");
-    for (path, may) in [("/metrics", true), (&secrets, false)] {
-        let answer = scraper
-            .request_text(http::Request::get(path).body(vec![])?)
-            .await;
-        ensure!(answer.is_ok() == may, "{path}: {answer:?}");
-    }
     Ok(())
 }

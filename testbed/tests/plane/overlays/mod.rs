@@ -5,7 +5,6 @@ mod cases;
 mod lifecycle;
 mod placement;
 mod references;
-mod restricted;
 mod rolls;
 mod settings;
 mod strict;

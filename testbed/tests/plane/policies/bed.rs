@@ -10,12 +10,13 @@ use http_body_util::BodyExt as _;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Who asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Actor {
     /// A person who may do everything.
     Admin,
@@ -49,6 +50,8 @@ pub struct Bed {
     pub namespace: &'static str,
     /// What the overlay makes of a name.
     pub named: fn(&str) -> String,
+    /// May the reconciler opt Nodes in and delete pods?
+    pub with_components: bool,
     /// UID of the Node that the kubelet has registered.
     pub kubelets_node_uid: String,
     clients: BTreeMap<Actor, Client>,
@@ -82,6 +85,7 @@ impl Bed {
                 ),
             ]),
             control_plane,
+            with_components: overlay.with_components,
             kubelets_node_uid: String::new(),
             namespace: overlay.namespace,
             named: overlay.named,

@@ -1,6 +1,6 @@
 //! Nodes to which their kubelet has given as many labels and annotations as fit.
 
-use super::attacks::{self, Row, Verdict, annotation, label, with_marker};
+use super::attacks::{self, ALLOWED, Row, with_marker};
 use super::bed::{Actor, Bed};
 use anyhow::{Result, ensure};
 use brupop_api::names;
@@ -48,86 +48,68 @@ async fn flooded(bed: &Bed, node: &str, kind: &str, count: usize) -> Result<()> 
     Ok(())
 }
 
-/// What the reconciler tries on such a Node: what it does on every Node, and what has to do with this kind.
+/// What is tried on such a Node: a patch, and what comes of it.
+fn tries(node: &str, actor: Actor, says: &str, body: Json, verdict: &str) -> Row {
+    Row {
+        says: says.to_owned(),
+        actor,
+        method: Method::PATCH,
+        path: path(node),
+        body,
+        verdict: verdict.to_owned(),
+    }
+}
+
+/// What the reconciler tries: what it does on every Node, and what has to do with this kind.
 fn rows(node: &str, kind: &str) -> Vec<Row> {
-    let marked = |says, patch: Json, verdict| -> Row {
-        (
-            says,
-            Actor::Reconciler,
-            Method::PATCH,
-            path(node),
-            with_marker(patch),
-            verdict,
-        )
+    let marked = |says, patch: Json, verdict| {
+        tries(node, Actor::Reconciler, says, with_marker(patch), verdict)
     };
+    let changed = |key: &str, value: Json| json!({"metadata": {kind: {key: value}}});
     let taint = json!([{"key": names::UPDATING_TAINT, "effect": "PreferNoSchedule"}]);
     let cordoned = json!({"spec": {"unschedulable": true, "taints": taint}});
-    let mut rows = vec![marked(
-        "cordon, taint and marker",
-        cordoned,
-        Verdict::Allowed,
-    )];
+    let rule = format!("reconciler-node-{kind}");
+    let mut rows = vec![
+        marked("cordon, taint and marker", cordoned, ALLOWED),
+        marked("one added", changed("x", json!("y")), &rule),
+    ];
     if kind == "labels" {
-        let rule = Verdict::Policy("reconciler-node-labels");
+        let excluded = changed(names::EXCLUDE_FROM_LB_LABEL, json!("true"));
+        let left = changed(names::UPDATER_INTERFACE_LABEL, Json::Null);
         rows.extend([
-            marked(
-                "exclusion and marker",
-                label(names::EXCLUDE_FROM_LB_LABEL, "true"),
-                Verdict::Allowed,
-            ),
-            marked("a label added", label("x", "y"), rule),
-            marked(
-                "a label removed",
-                label(names::UPDATER_INTERFACE_LABEL, ()),
-                rule,
-            ),
+            marked("exclusion and marker", excluded, ALLOWED),
+            marked("a label removed", left, &rule),
         ]);
-    } else {
-        let rule = Verdict::Policy("reconciler-node-annotations");
-        rows.push(marked("an annotation added", annotation("x", "y"), rule));
     }
     rows
 }
 
 /// On such Nodes the reconciler may do what it may do on others, and no more. Prints how long each takes.
 pub async fn check(bed: &Bed) -> Result<()> {
-    let nodes = [
+    for (kind, count) in [
         ("labels", USUAL),
         ("annotations", USUAL),
         ("labels", MANY),
         ("annotations", MANY),
-    ];
-    for (kind, count) in nodes {
+    ] {
         let node = format!("{count}-{kind}");
         flooded(bed, &node, kind, count).await?;
+        let cordon = json!({"spec": {"unschedulable": true}});
+        let by_hand = tries(&node, Actor::Admin, "a cordon by hand", cordon, ALLOWED);
         // A refusal of one of the largest proves nothing: too costly a rule refuses, too.
         for row in rows(&node, kind)
             .iter()
-            .filter(|row| count == USUAL || row.5 == Verdict::Allowed)
+            .filter(|row| count == USUAL || row.verdict == ALLOWED)
+            .chain([&by_hand])
         {
             let began = Instant::now();
             attacks::check(bed, row).await?;
             println!(
                 "a Node with {count} {kind}: {}: {:.2} s",
-                row.0,
+                row.says,
                 began.elapsed().as_secs_f32()
             );
         }
-        let body = json!({"spec": {"unschedulable": true}});
-        let row = (
-            "a cordon",
-            Actor::Admin,
-            Method::PATCH,
-            path(&node),
-            body,
-            Verdict::Allowed,
-        );
-        let began = Instant::now();
-        attacks::check(bed, &row).await?;
-        println!(
-            "a Node with {count} {kind}: a cordon by hand: {:.2} s",
-            began.elapsed().as_secs_f32()
-        );
     }
     Ok(())
 }

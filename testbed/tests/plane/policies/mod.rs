@@ -6,7 +6,7 @@ mod flow;
 mod large;
 
 use anyhow::{Context as _, Result, ensure};
-use attacks::{Row, Verdict};
+use attacks::{ALLOWED, Attacks, Row};
 use bed::{Actor, Bed, Overlay};
 use brupop_api::names;
 use brupop_testbed::await_until;
@@ -17,7 +17,8 @@ use serde_json::{Value as Json, json};
 async fn policies_are_in_force(bed: &Bed) -> Result<()> {
     let check =
         json!({"metadata": {"annotations": {names::admission_check::NODE_ANNOTATION: "x"}}});
-    let held_long = attacks::lease(&json!({"spec": {"leaseDurationSeconds": 301}}));
+    let held_long = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": names::LEASE},
+        "spec": {"holderIdentity": "x", "leaseDurationSeconds": 301}});
     let leases = bed.ours("coordination.k8s.io/v1", "leases?dryRun=All");
     let webhook = (bed.named)("brupop-webhook");
     let configuration = format!(
@@ -71,7 +72,7 @@ async fn check_all(bed: &Bed, rows: impl Iterator<Item = &Row>) -> Vec<String> {
     let mut wrong = Vec::new();
     for row in rows {
         if let Err(error) = attacks::check(bed, row).await {
-            wrong.push(format!("{:?}: {}: {error:#}", row.1, row.0));
+            wrong.push(format!("{:?}: {}: {error:#}", row.actor, row.says));
         }
     }
     wrong
@@ -148,7 +149,7 @@ async fn placement_is_trusted(bed: &Bed) -> Result<()> {
 
 async fn hold_under(overlay: Overlay) -> Result<()> {
     let mut bed = Bed::start(overlay).await?;
-    attacks::prepare(&bed).await?;
+    Attacks::of(&bed, "")?.prepare(&bed).await?;
     let uid = pod(&bed).await?;
     policies_are_in_force(&bed).await?;
     attacks::register(&mut bed).await?;
@@ -158,22 +159,14 @@ async fn hold_under(overlay: Overlay) -> Result<()> {
     } else {
         flow::agents_keep_each_other_waiting_and_nobody_else(&bed).await?;
     }
-    let rows = [
-        attacks::nodes(),
-        attacks::opting_in(overlay.with_components),
-        attacks::records(&bed),
-        attacks::evictions(&uid, overlay.with_components),
-        attacks::webhook(&bed).await?,
-        attacks::kubelets_and_nodes(),
-        attacks::kubelets_and_pods(&bed),
-    ]
-    .concat();
-    let allowed = rows.iter().filter(|row| matches!(row.5, Verdict::Allowed));
+    let attacks = Attacks::of(&bed, &uid)?;
+    let rows = attacks.rows(&bed).await?;
+    let allowed = rows.iter().filter(|row| row.verdict == ALLOWED);
     let mut wrong = check_all(&bed, allowed).await;
     give_everything(&bed).await?;
     wrong.extend(check_all(&bed, rows.iter()).await);
-    attacks::plant(&bed).await?;
-    let planted = [attacks::planted(&bed), attacks::kubelets_and_events()].concat();
+    attacks.plant(&bed).await?;
+    let planted = attacks.planted(&bed).await?;
     wrong.extend(check_all(&bed, planted.iter()).await);
     println!("{}: {} attacks", bed.namespace, rows.len() + planted.len());
     ensure!(
@@ -198,7 +191,7 @@ async fn policies_hold_under_other_names_and_placement() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_with_many_labels_can_be_updated() -> Result<()> {
     let bed = Bed::start(Overlay::DEFAULT).await?;
-    attacks::prepare(&bed).await?;
+    Attacks::of(&bed, "")?.prepare(&bed).await?;
     pod(&bed).await?;
     policies_are_in_force(&bed).await?;
     large::check(&bed).await

@@ -4,14 +4,9 @@ use anyhow::{Result, ensure};
 use brupop_testbed::operator::{NAMESPACE, apply_overlay};
 use brupop_testbed::sandbox::Signal;
 use brupop_testbed::scrape::{READER, Scraper};
-use brupop_testbed::{Options, await_until, await_within};
-use futures::future::try_join_all;
-use std::time::Duration;
+use brupop_testbed::{Options, await_until};
 
 use crate::serving::Bed;
-
-/// Who was refused is asked about again after ten seconds.
-const SOON: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_are_for_those_who_may_read_them() -> Result<()> {
@@ -82,55 +77,7 @@ async fn metrics_are_for_those_who_may_read_them() -> Result<()> {
         }
         ensure!(told.contains(metric), "{told}");
     }
-    many_scrapes_make_one_review(&bed).await?;
-    a_right_that_is_given_is_soon_heard_of(&bed).await?;
     who_is_known_is_served_while_the_api_server_is_away(&bed).await
-}
-
-async fn many_scrapes_make_one_review(bed: &Bed) -> Result<()> {
-    let process = &bed.processes("reconciler", 2).await?[0];
-    // A token that nobody has seen yet.
-    let reader = Scraper::start(&bed.control_plane, Some(READER)).await?;
-    let mut audit = bed.control_plane.audit().from_now();
-    try_join_all((0..20).map(|_| reader.scrape(process))).await?;
-    reader.scrape(process).await?;
-    let events = audit.read()?;
-    let pod = |event: &brupop_testbed::audit::Event| {
-        event
-            .user
-            .extra
-            .get("authentication.kubernetes.io/pod-name")
-            .is_some_and(|names| *names == [&*process.pod])
-    };
-    for resource in ["tokenreviews", "subjectaccessreviews"] {
-        let of =
-            |event: &&brupop_testbed::audit::Event| event.object.resource == resource && pod(event);
-        let count = events.iter().filter(of).count();
-        ensure!(
-            count == 1,
-            "{count} {resource} for 21 scrapes with one token"
-        );
-    }
-    Ok(())
-}
-
-async fn a_right_that_is_given_is_soon_heard_of(bed: &Bed) -> Result<()> {
-    let process = &bed.processes("webhook", 2).await?[0];
-    let late = Scraper::start(&bed.control_plane, None).await?;
-    ensure!(late.status(process).await? == 403);
-    let binding = [
-        "create",
-        "clusterrolebinding",
-        "late",
-        "--clusterrole",
-        READER,
-    ];
-    let account = ["--serviceaccount", "prometheus:nobody"];
-    bed.control_plane
-        .kubectl(binding.iter().chain(&account))
-        .await?;
-    let heard = async || (late.status(process).await.ok()? == 200).then_some(());
-    await_within(SOON, "the right is heard of", heard).await
 }
 
 async fn who_is_known_is_served_while_the_api_server_is_away(bed: &Bed) -> Result<()> {

@@ -1,9 +1,8 @@
-//! Webhook and metrics in operation: who is served, by which certificate, and what is repaired.
+//! Webhook and metrics in operation: who is served, and by which certificate.
 
 mod caller_token;
 mod metrics;
 mod provided;
-mod repairs;
 
 use anyhow::{Context as _, Result};
 use brupop_api::{BottlerocketShadow, names};

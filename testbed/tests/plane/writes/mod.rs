@@ -3,7 +3,6 @@
 
 mod arbitrary;
 mod objects;
-mod slots;
 
 use crate::{custom_resources, raw};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -318,7 +317,6 @@ fn the_write_interpreter_agrees_with_the_api_server() -> Result<()> {
     let control_plane = runtime.block_on(ControlPlane::start(Options::API))?;
     runtime.block_on(custom_resources::install(&control_plane))?;
     let client = control_plane.client();
-    runtime.block_on(slots::of_two_who_take_one_has_it(&client))?;
     for kind in [
         Kind::ShadowSpec,
         Kind::ShadowStatus,
