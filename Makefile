@@ -286,16 +286,16 @@ workflows-check: ## Checks GitHub's workflows, with actionlint
 	@.ci/actionlint $(ACTIONLINT_VERSION)
 
 .PHONY: manifests
-manifests: ## Generates the custom resource definitions from api/, the tables of settings and reasons in docs/, and the PrometheusRule of the alerts
-	cargo run --locked --quiet --example crds -- manifests
-	cargo run --locked --quiet --example settings -- docs/configuration.md docs/testing.md
-	cargo run --locked --quiet --example reasons -- docs/operations.md
+manifests: ## Generates the custom resource definitions from api/, the tables of docs/reference.md, and the PrometheusRule of the alerts
+	cargo run --locked --quiet --example crds -- manifests docs/reference.md
+	cargo run --locked --quiet --example settings -- docs/reference.md
+	cargo run --locked --quiet --example reasons -- docs/reference.md
 	@{ sed '/^spec:/q' $(PROMETHEUS_RULE); sed -n '/^groups:/,$$p' $(ALERTS) | sed 's/^./  &/'; } >$(TARGET)/rule.yaml
 	@cp $(TARGET)/rule.yaml $(PROMETHEUS_RULE)
 
 .PHONY: manifests-check
 manifests-check: manifests
-	@git diff --exit-code -- manifests docs/configuration.md docs/testing.md docs/operations.md $(PROMETHEUS_RULE) || { echo "manifests/ does not match api/, or the tables in docs/ the programs, or the PrometheusRule $(ALERTS): commit what 'make manifests' wrote" >&2; exit 1; }
+	@git diff --exit-code -- manifests docs/reference.md $(PROMETHEUS_RULE) || { echo "manifests/ does not match api/, or docs/reference.md the programs, or the PrometheusRule $(ALERTS): commit what 'make manifests' wrote" >&2; exit 1; }
 
 .PHONY: yaml
 yaml: ## Writes the release manifest, dist/bottlerocket-update-operator.yaml (OVERLAY=default, VERSION= or IMAGE=), with kubectl or kustomize, or the test bed's kubectl if neither is there
@@ -331,7 +331,7 @@ links-check: ## Checks that every link of the documents leads somewhere
 
 .PHONY: overlays-check
 overlays-check: control-plane
-	@kubectl=$$(testbed/build-control-plane)/kubectl; for overlay in kustomize/overlays{,/*/}; do "$$kubectl" kustomize "$$overlay" >/dev/null; done
+	@kubectl=$$(testbed/build-control-plane)/kubectl; for overlay in kustomize/overlays{,/*/} examples/*/; do "$$kubectl" kustomize "$$overlay" >/dev/null; done
 
 .PHONY: concepts
 concepts: control-plane ## Counts what users meet: variables, objects, alerts, reasons, components, policies, lines that ship; more than CONCEPTS says is an error

@@ -58,7 +58,7 @@ pub enum Command {
     /// Show why a node's update moves or waits, and what would have to change
     ///
     /// With plain kubectl: `kubectl describe brs brs-NODE -n NAMESPACE`, `kubectl events -n NAMESPACE --for brs/brs-NODE` and
-    /// `kubectl events -n default --for node/NODE`. docs/operations.md has a table of what to do about each reason.
+    /// `kubectl events -n default --for node/NODE`. docs/reference.md has a table of what to do about each reason.
     Why {
         /// Name of the node
         #[arg(value_parser = node_name)]

@@ -8,22 +8,20 @@ use anyhow::{Context as _, Result};
 pub const README: &str = "README.md";
 /// Alerts, as Prometheus reads them.
 pub const ALERTS: &str = "kustomize/components/prometheus-sample/alerts.yaml";
-/// Settings and components.
-pub const CONFIGURATION: &str = "docs/configuration.md";
 /// The dashboard, as Grafana reads it.
 pub const DASHBOARD: &str = "kustomize/components/prometheus-operator/dashboard.json";
-/// All metrics.
-pub const METRICS: &str = "docs/metrics.md";
+/// How to install: overlays, labels, settings, components.
+pub const INSTALL: &str = "docs/install.md";
 /// From upstream and back.
 pub const MIGRATING: &str = "docs/migrating.md";
 /// The page for people on call.
 pub const OPERATIONS: &str = "docs/operations.md";
 /// Recipes of pools.
 pub const POOLS: &str = "docs/pools.md";
+/// All reasons, settings, fields, metrics and Events.
+pub const REFERENCE: &str = "docs/reference.md";
 /// Accounts, rules of admission, the audit log.
 pub const SECURITY: &str = "docs/security.md";
-/// Tests, and the settings of the test bed.
-pub const TESTING: &str = "docs/testing.md";
 
 /// The text of a file of the repository.
 pub fn read(path: &str) -> Result<String> {

@@ -1,4 +1,4 @@
-//! Writes the tables of all reasons into a page: `cargo run -p brupop-core --example reasons -- docs/operations.md`. They
+//! Writes the tables of all reasons into a page: `cargo run -p brupop-core --example reasons -- docs/reference.md`. They
 //! stand between two comments, and what stood there before goes.
 
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! Who is looked after: by hand as the README has it, or by the reconciler; and who is left out.
+//! Who is looked after: by hand as docs/install.md has it, or by the reconciler; and who is left out.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::{LEFT_OUT, UPDATER_INTERFACE_LABEL as LABEL, UPDATER_INTERFACE_VERSION};
 use brupop_testbed::Fleet;
 use brupop_testbed::audit::{AuditReader, Event};
-use brupop_testbed::documents::{README, blocks, read};
+use brupop_testbed::documents::{INSTALL, blocks, read};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::operator::{apply_overlay, throw_away_overlay};
 use k8s_openapi::api::core::v1::Node;
@@ -36,7 +36,7 @@ async fn auto_label_respects_existing_labels() -> Result<()> {
             .await?;
     }
 
-    as_the_readme_has_it(&fleet).await?;
+    as_the_document_has_it(&fleet).await?;
     let mut audit = fleet.control_plane.audit().from_now();
     without_the_right_it_says_so_and_hammers_nobody(&fleet).await?;
     with_it_the_node_is_labelled_and_updated(&fleet).await?;
@@ -105,9 +105,9 @@ async fn only_the_first_is_in(fleet: &Fleet) -> Result<()> {
 }
 
 /// The command that labels all Bottlerocket nodes labels them, and no others.
-async fn as_the_readme_has_it(fleet: &Fleet) -> Result<()> {
-    let readme = read(README)?;
-    let mut blocks = blocks(&readme, "sh").into_iter();
+async fn as_the_document_has_it(fleet: &Fleet) -> Result<()> {
+    let install = read(INSTALL)?;
+    let mut blocks = blocks(&install, "sh").into_iter();
     let command = blocks
         .find(|block| block.starts_with("for node in "))
         .context("no such command")?;

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
 use brupop_core::decide::Reason;
-use brupop_testbed::documents::{ALERTS, DASHBOARD, METRICS, read};
+use brupop_testbed::documents::{ALERTS, DASHBOARD, REFERENCE, read};
 
 /// Where the reconciler names its metrics.
 const OF_RECONCILER: &str = "reconciler/src/metrics.rs";
 
 #[test]
 fn each_metric_is_documented() -> Result<()> {
-    let document = read(METRICS)?;
+    let document = read(REFERENCE)?;
     let rows: Vec<_> = document
         .lines()
         .filter_map(|line| line.strip_prefix("| `"))
@@ -36,7 +36,7 @@ fn each_metric_is_documented() -> Result<()> {
                 .is_some_and(|rest| kinds.contains(&rest))
         };
         let is_documented = rows.iter().any(|row| row.split(['`', '{']).any(is_of));
-        ensure!(is_documented, "{METRICS} has no row for {name}");
+        ensure!(is_documented, "{REFERENCE} has no row for {name}");
     }
     Ok(())
 }
@@ -44,12 +44,12 @@ fn each_metric_is_documented() -> Result<()> {
 /// In both files that ask for metrics.
 #[test]
 fn each_metric_that_is_asked_for_is_documented() -> Result<()> {
-    let documented = words(&read(METRICS)?);
+    let documented = words(&read(REFERENCE)?);
     for file in [DASHBOARD, ALERTS] {
         let asked = words(&read(file)?);
         ensure!(asked.len() > 15, "only {asked:?}");
         let unknown: Vec<_> = asked.difference(&documented).collect();
-        ensure!(unknown.is_empty(), "{METRICS} does not have {unknown:?}");
+        ensure!(unknown.is_empty(), "{REFERENCE} does not have {unknown:?}");
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_testbed::documents::{CONFIGURATION, read};
+use brupop_testbed::documents::{INSTALL, read};
 use brupop_testbed::operator::{NAMESPACE, throw_away_overlay};
 use brupop_testbed::{ControlPlane, Options};
 use serde_json::{Value as Json, json};
@@ -13,7 +13,7 @@ use crate::overlays::apply;
 const RECONCILER: &str = "brupop-configuration";
 const WEBHOOK: &str = "brupop-webhook-configuration";
 const AGENT: &str = "brupop-agent-configuration";
-/// As docs/configuration.md has it.
+/// As docs/install.md has it.
 const PRUNE: &[&str] = &[
     "--prune",
     "-l",
@@ -79,8 +79,8 @@ async fn a_changed_configuration_rolls_what_it_concerns() -> Result<()> {
         maps(&control_plane).await?
     );
     ensure!(
-        read(CONFIGURATION)?.contains(&PRUNE.join(" ")),
-        "{CONFIGURATION} has it otherwise"
+        read(INSTALL)?.contains(&PRUNE.join(" ")),
+        "{INSTALL} has it otherwise"
     );
     apply(
         &control_plane,
