@@ -37,7 +37,9 @@ const OF_LOGS: [[&str; 3]; 3] = [
 ];
 
 fn main() -> Result<()> {
-    let path = std::env::args().nth(1).context("name the page to write to")?;
+    let path = std::env::args()
+        .nth(1)
+        .context("name the page to write to")?;
     let page = fs::read_to_string(&path)?;
     fs::write(&path, with_tables(&page)?)?;
     Ok(())
