@@ -217,25 +217,4 @@ mod tests {
             );
         }
     }
-
-    #[test]
-    fn what_runs_is_no_update() {
-        for (target_version, current_version, update) in [
-            (Some("1.20.1"), Some("1.19.4"), Some("1.20.1")),
-            (Some("1.20.1"), None, Some("1.20.1")),
-            (Some("1.20.1"), Some("1.20.1"), None),
-            (None, Some("1.19.4"), None),
-        ] {
-            let status = StatusFacts {
-                current_version,
-                target_version,
-                ..StatusFacts::default()
-            };
-            assert_eq!(
-                facts(SpecFacts::default(), status).update(),
-                update,
-                "{status:?}"
-            );
-        }
-    }
 }

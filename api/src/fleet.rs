@@ -317,23 +317,3 @@ impl VersionRecord {
         self.version == version && self.variant == variant
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn a_flag_of_a_slot_is_written_if_it_is_set() {
-        let slot = Slot {
-            lost: true,
-            counted: true,
-            ..Slot::default()
-        };
-        assert_eq!(
-            json!(slot),
-            json!({"uid": "", "attempt": 0, "lost": true, "counted": true})
-        );
-        assert_eq!(json!(Slot::default()), json!({"uid": "", "attempt": 0}));
-    }
-}

@@ -310,22 +310,6 @@ mod tests {
     }
 
     #[test]
-    fn metadata_keeps_what_is_needed() {
-        let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "v"});
-        let read: Metadata = serde_json::from_value(json!({
-            "namespace": "ns", "name": "a", "uid": "u", "resourceVersion": "7", "generation": 2,
-            "ownerReferences": [owner], "labels": {"a": "b"}, "managedFields": [3],
-        }))
-        .unwrap();
-        let expected = json!({"namespace": "ns", "name": "a", "uid": "u", "resourceVersion": "7",
-            "generation": 2, "ownerReferences": [owner]});
-        assert_eq!(
-            serde_json::to_value(ObjectMeta::from(read)).unwrap(),
-            expected
-        );
-    }
-
-    #[test]
     fn a_watch_event_survives_its_object() {
         let line = format!(
             r#"{{"type":"MODIFIED","object":{}}}"#,
@@ -367,58 +351,6 @@ mod tests {
         );
         assert_eq!(read(json!(null)), Some(None));
         assert_eq!(read(json!(5)), None);
-    }
-
-    #[test]
-    fn an_item_is_of_the_kind_that_is_read() {
-        type Read = Item<BottlerocketShadow>;
-        let names = [
-            Read::kind(&()),
-            Read::group(&()),
-            Read::version(&()),
-            Read::plural(&()),
-        ];
-        assert_eq!(
-            names,
-            [
-                "BottlerocketShadow",
-                "brupop.bottlerocket.aws",
-                "v2",
-                "bottlerocketshadows"
-            ]
-        );
-    }
-
-    #[test]
-    fn an_item_is_called_what_its_object_is_called() {
-        let mut item: Item<BottlerocketShadow> =
-            serde_json::from_str(&shadow("a").to_string()).unwrap();
-        assert_eq!(
-            (item.namespace(), item.name(), item.uid()),
-            ("ns", "a", "u")
-        );
-        item.meta_mut().name = Some("b".into());
-        assert_eq!(item.name(), "b");
-        item.metadata = ObjectMeta::default();
-        assert_eq!((item.namespace(), item.name(), item.uid()), ("", "", ""));
-    }
-
-    #[test]
-    fn null_and_absent_are_the_default() {
-        #[derive(Deserialize)]
-        struct Names {
-            #[serde(default, deserialize_with = "null_as_default")]
-            names: Vec<String>,
-        }
-        let read = |value: Value| {
-            serde_json::from_value::<Names>(value)
-                .map(|read| read.names)
-                .ok()
-        };
-        assert_eq!(read(json!({"names": ["a"]})), Some(vec!["a".to_owned()]));
-        assert_eq!(read(json!({"names": null})), Some(vec![]));
-        assert_eq!(read(json!({})), Some(vec![]));
-        assert_eq!(read(json!({"names": 3})), None);
     }
 
     #[test]

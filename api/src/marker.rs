@@ -190,21 +190,6 @@ mod tests {
     }
 
     #[test]
-    fn the_marker_escapes_what_the_api_server_would() {
-        let owner = "x/v1/A&B <c>/shop/\u{2028}\u{2029}";
-        let marker = Marker {
-            evicted_owners: BTreeMap::from([(owner.to_owned(), 1)]),
-            ..Marker::default()
-        };
-        let text = marker.render();
-        assert!(
-            !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']),
-            "{text}"
-        );
-        assert_eq!(Marker::parse(&text).unwrap(), marker);
-    }
-
-    #[test]
     fn operator_pods_always_fit() {
         let mut marker = Marker {
             evicted_owners: owners(40),
@@ -227,43 +212,5 @@ mod tests {
         for other in [padded(MARKER_MAX + 1), "true".to_owned()] {
             assert!(Marker::parse(&other).is_err(), "{}", other.len());
         }
-    }
-
-    #[test]
-    fn each_change_waits_to_be_undone_and_no_record_does() {
-        let at = || Some("2026-11-21T04:00:00Z".to_owned());
-        for marker in [
-            Marker {
-                excluded_at: at(),
-                ..Marker::default()
-            },
-            Marker {
-                cordoned_at: at(),
-                ..Marker::default()
-            },
-            Marker {
-                tainted: true,
-                ..Marker::default()
-            },
-            Marker {
-                do_not_disrupt: true,
-                ..Marker::default()
-            },
-            Marker {
-                scale_down_disabled: true,
-                ..Marker::default()
-            },
-            Marker {
-                drain_started_at: at(),
-                ..Marker::default()
-            },
-        ] {
-            assert!(marker.holds_changes(), "{marker:?}");
-        }
-        let record = Marker {
-            evicted_owners: owners(1),
-            ..Marker::default()
-        };
-        assert!(!record.holds_changes());
     }
 }

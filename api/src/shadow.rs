@@ -320,39 +320,6 @@ mod tests {
     use State::{ErrorReset, Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate};
 
     #[test]
-    fn a_state_has_one_name() {
-        for state in State::ALL {
-            assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
-            assert_eq!(state.to_string(), state.as_str());
-        }
-    }
-
-    #[test]
-    fn what_a_problem_is_about_is_told_by_its_name() {
-        use Problem::{
-            CannotDisarm, CommandRefused, HostUnreachable, NoInPlaceUpdates, NoUpdateChosen,
-            NotNextToBoot, PrefetchBlocked, PrefetchFailed, RebootRefused, RefreshFailed,
-            StepFailed,
-        };
-        for problem in Problem::ALL {
-            let expected = match problem {
-                HostUnreachable | CommandRefused | RebootRefused => (true, false, true),
-                RefreshFailed | NoInPlaceUpdates => (false, false, true),
-                NoUpdateChosen | PrefetchFailed | PrefetchBlocked | CannotDisarm => {
-                    (false, false, false)
-                }
-                NotNextToBoot | StepFailed => (false, true, false),
-            };
-            let told = (
-                problem.is_of_host_api(),
-                problem.is_of_attempt(),
-                problem.prevents_update(),
-            );
-            assert_eq!(told, expected, "{problem}");
-        }
-    }
-
-    #[test]
     fn a_spec_stays_moves_one_forward_or_to_idle() {
         let legal: Vec<(State, State)> = State::ALL
             .into_iter()

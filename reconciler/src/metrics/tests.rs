@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use super::*;
 use brupop_api::printable::is_printable;
 use brupop_api::{BottlerocketShadow, Item};
-use brupop_core::decide::{Gone, Reason, RebootStep, Turn};
-use brupop_core::facts::{FleetFacts, NodeView, Owner};
+use brupop_core::decide::{Reason, RebootStep, Turn};
+use brupop_core::facts::{FleetFacts, NodeView};
 use brupop_core::rules::GateState;
 use jiff::SignedDuration;
 use serde_json::json;
@@ -264,43 +264,6 @@ fn updates_are_told_before_the_first_one() {
 }
 
 #[test]
-fn updates_without_workloads_are_counted_by_pool_within_a_bound() {
-    let metrics = Metrics::default();
-    let pass = |pools: Vec<String>| {
-        let nodes = pools
-            .iter()
-            .map(|pool| (group(pool, "NoUpdate", "1.0.0"), 1));
-        metrics.passed(Some(LastPass {
-            nodes: nodes.collect(),
-            ..LastPass::default()
-        }));
-    };
-    let name = "brupop_updated_without_workloads_total";
-    let has = |counts: [(&str, u64); 3]| {
-        let text = metrics.render(None, 0, NOW.parse().unwrap());
-        for (pool, count) in counts {
-            has_lines(&text, &[&format!("{name}{{pool=\"{pool}\"}} {count}")]);
-        }
-        text
-    };
-    pass(vec!["web".to_owned()]);
-    has([("web", 0), ("default", 0), ("other", 0)]);
-    // Others come and go.
-    for round in 0..3 {
-        pass(
-            (0..40)
-                .map(|number| format!("pool-{round}-{number:02}"))
-                .collect(),
-        );
-    }
-    for pool in ["web", "default", "pool-2-39", "pool-2-38"] {
-        metrics.ended(&Ended::WithoutWorkloads(pool.to_owned()));
-    }
-    let text = has([("web", 1), ("default", 1), ("other", 2)]);
-    assert_eq!(text.matches(&format!("{name}{{")).count(), MAX_POOLS);
-}
-
-#[test]
 fn pools_do_not_grow_without_bound() {
     let pools = (0..60).map(|number| format!("pool-{number:02}"));
     // The later the pool by its name, the longer its update has been known.
@@ -334,30 +297,6 @@ fn pools_do_not_grow_without_bound() {
         !text.contains("pool-49"),
         "what is gone is told no more:\n{text}"
     );
-}
-
-#[test]
-fn a_time_that_cannot_be_read_is_left_out() {
-    let series = r#"brupop_oldest_waiting_update_seconds{pool="",reason="NodePaused"}"#;
-    for (since, told_seconds) in [
-        ("soon", None),
-        ("2026-11-21T05:00:00Z", Some(0)),
-        (NOW, Some(0)),
-    ] {
-        let metrics = Metrics::default();
-        let paused = (String::new(), "NodePaused");
-        metrics.passed(Some(LastPass {
-            nodes: BTreeMap::from([(group("", "NodePaused", ""), 1)]),
-            waiting: BTreeMap::from([(paused, since.to_owned())]),
-            ..LastPass::default()
-        }));
-        let text = told(&metrics, &Cluster::default(), 0);
-        let lines = text
-            .lines()
-            .filter(|line| line.starts_with("brupop_oldest_waiting"));
-        let expected = told_seconds.map(|seconds: u64| format!("{series} {seconds}"));
-        assert!(lines.eq(expected.as_deref()), "{since}: {text}");
-    }
 }
 
 #[test]
@@ -410,19 +349,4 @@ fn a_pass_counts_who_waits_and_since_when() {
     ];
     let since = since.map(|(reason, since)| (("default".to_owned(), reason), since.to_owned()));
     assert_eq!(pass.waiting, since.into());
-}
-
-#[test]
-fn a_pool_that_is_not_known_is_none() {
-    let view = NodeView {
-        owner: Owner::Pool(7),
-        ..NodeView::nothing("brs-a")
-    };
-    let mut pass = LastPass::default();
-    pass.count(
-        &Cluster::default(),
-        &FleetFacts::EXAMPLE,
-        [(&view, &Reason::NodeGone(Gone::Deleted))].into_iter(),
-    );
-    assert_eq!(pass.nodes, BTreeMap::from([(group("", "NodeGone", ""), 1)]));
 }

@@ -103,14 +103,6 @@ fn our_taint_comes_beside_others_and_goes_alone() {
 }
 
 #[test]
-fn a_marker_that_cannot_be_read_is_a_text() {
-    let mut node = bare_node();
-    let annotations = BTreeMap::from([(names::MARKER_ANNOTATION.to_owned(), "?".to_owned())]);
-    node.metadata.annotations = Some(annotations);
-    assert_eq!(node.get(Field::Marker), Some(Value::text("?")));
-}
-
-#[test]
 fn labels_and_annotations_have_the_words_that_others_look_for() {
     for (field, pointer, word) in [
         (Field::ExcludedFromLoadBalancers, "/metadata/labels", "true"),
@@ -249,24 +241,5 @@ fn what_means_the_same_is_the_same() {
             json_patch::patch(&mut document, &patch).is_ok(),
             "{field:?}: {patch}"
         );
-    }
-}
-
-#[test]
-fn what_does_not_fit_changes_nothing() {
-    let shadow = bare_shadow();
-    for (field, fits) in [(Field::SpecAttempt, true), (Field::StatusAttempt, false)] {
-        let sets = vec![
-            (Field::SpecLeaderTerm, Value::Number(7)),
-            (field, Value::Number(1)),
-        ];
-        let write = Write {
-            object: Object::ShadowSpec("brs-n"),
-            tests: vec![],
-            sets,
-        };
-        let mut after = shadow.clone();
-        assert_eq!(apply(&write, &mut after).is_ok(), fits, "{field:?}");
-        assert_eq!(after == shadow, !fits, "{field:?}");
     }
 }

@@ -137,17 +137,6 @@ proptest! {
 }
 
 #[test]
-fn what_changes_no_decision_is_told() {
-    let mut cluster = Cluster::default();
-    assert!(node("n", true).put(&mut cluster));
-    assert!(!node("n", true).put(&mut cluster), "a heartbeat");
-    assert!(node("n", false).put(&mut cluster));
-    assert!(agent("a", Some("n"), true).put(&mut cluster));
-    assert!(!agent("a", Some("n"), true).put(&mut cluster));
-    assert!(agent("a", Some("n"), false).put(&mut cluster));
-}
-
-#[test]
 fn of_two_agents_the_ready_one_counts() {
     let mut cluster = Cluster::default();
     agent("a", Some("n"), true).put(&mut cluster);

@@ -540,6 +540,7 @@ impl Abort {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::world::rows;
     use brupop_api::conditions::REASONS_AGAINST_PREFETCH;
 
     /// Agents read words, and have a list of their own of those that keep them from downloading.
@@ -566,26 +567,14 @@ mod tests {
             failure: Some("NotReady"),
         };
         let remedy = |word: &str, named| Reason::of_word(word).unwrap().remedy(named);
-        for (word, command) in [
-            (
-                "NodePaused",
-                "resume it: `kubectl brupop resume node-0 -n ns`",
-            ),
-            (
-                "PoolPaused",
-                "resume it: `kubectl brupop resume --pool web -n ns`",
-            ),
-            (
-                "VersionHalted",
-                "resume the version: `kubectl brupop resume --version 1.20.0 -n ns`",
-            ),
-            (
-                "RebootOverdue",
-                "delete its Node: `kubectl delete node node-0`",
-            ),
-            ("BackingOff", "look at the node; "),
-            ("Staging", ""),
-        ] {
+        for (word, command) in rows! {
+            "NodePaused" => "resume it: `kubectl brupop resume node-0 -n ns`";
+            "PoolPaused" => "resume it: `kubectl brupop resume --pool web -n ns`";
+            "VersionHalted" => "resume the version: `kubectl brupop resume --version 1.20.0 -n ns`";
+            "RebootOverdue" => "delete its Node: `kubectl delete node node-0`";
+            "BackingOff" => "look at the node; ";
+            "Staging" => "";
+        } {
             assert!(remedy(word, &named).contains(command), "{word}");
         }
         assert_eq!(remedy("Staging", &named), "");

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::objects::Budget;
-use crate::tests::world;
+use crate::tests::world::{self, rows};
 use brupop_api::Item;
 use brupop_api::names::{DO_NOT_DISRUPT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION};
 use serde_json::{Value, json};
@@ -39,106 +39,22 @@ fn the_table() {
     let mirror = json!({"annotations": {"kubernetes.io/config.mirror": "x"}});
     let owned = json!({"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "o"}]});
     let (replica_set, daemon_set) = (Some("ReplicaSet"), Some("DaemonSet"));
-    for (what, owner, phase, more, expected) in [
-        (
-            "of a ReplicaSet",
-            replica_set,
-            "Running",
-            &none,
-            DrainAction::Evicted,
-        ),
-        (
-            "of a ReplicaSet, pending",
-            replica_set,
-            "Pending",
-            &none,
-            DrainAction::Evicted,
-        ),
-        (
-            "of a Job, finished",
-            Some("Job"),
-            "Succeeded",
-            &none,
-            DrainAction::Evicted,
-        ),
-        (
-            "of a DaemonSet",
-            daemon_set,
-            "Running",
-            &none,
-            DrainAction::Stays,
-        ),
-        (
-            "of a DaemonSet, leaving",
-            daemon_set,
-            "Running",
-            &leaving,
-            DrainAction::Stays,
-        ),
-        (
-            "of a DaemonSet, failed",
-            daemon_set,
-            "Failed",
-            &none,
-            DrainAction::Evicted,
-        ),
-        (
-            "mirror",
-            Some("Node"),
-            "Running",
-            &mirror,
-            DrainAction::Stays,
-        ),
-        (
-            "leaving",
-            replica_set,
-            "Running",
-            &leaving,
-            DrainAction::Leaving,
-        ),
-        (
-            "finished, but held by a finalizer",
-            Some("Job"),
-            "Succeeded",
-            &leaving,
-            DrainAction::Stays,
-        ),
-        (
-            "failed, but held by a finalizer",
-            None,
-            "Failed",
-            &leaving,
-            DrainAction::Stays,
-        ),
-        (
-            "unmanaged",
-            None,
-            "Running",
-            &none,
-            DrainAction::Stuck(Stuck::Unmanaged),
-        ),
-        (
-            "unmanaged, finished",
-            None,
-            "Failed",
-            &none,
-            DrainAction::Evicted,
-        ),
-        (
-            "unmanaged, leaving",
-            None,
-            "Running",
-            &leaving,
-            DrainAction::Leaving,
-        ),
-        (
-            "owned, but not controlled",
-            None,
-            "Running",
-            &owned,
-            DrainAction::Stuck(Stuck::Unmanaged),
-        ),
-    ] {
+    for (what, owner, phase, more, expected) in rows! {
+        "of a ReplicaSet", replica_set, "Running", &none => DrainAction::Evicted;
+        "of a ReplicaSet, pending", replica_set, "Pending", &none => DrainAction::Evicted;
+        "of a Job, finished", Some("Job"), "Succeeded", &none => DrainAction::Evicted;
+        "of a DaemonSet", daemon_set, "Running", &none => DrainAction::Stays;
+        "of a DaemonSet, leaving", daemon_set, "Running", &leaving => DrainAction::Stays;
+        "of a DaemonSet, failed", daemon_set, "Failed", &none => DrainAction::Evicted;
+        "mirror", Some("Node"), "Running", &mirror => DrainAction::Stays;
+        "leaving", replica_set, "Running", &leaving => DrainAction::Leaving;
+        "finished, but held by a finalizer", Some("Job"), "Succeeded", &leaving => DrainAction::Stays;
+        "failed, but held by a finalizer", None, "Failed", &leaving => DrainAction::Stays;
+        "unmanaged", None, "Running", &none => DrainAction::Stuck(Stuck::Unmanaged);
+        "unmanaged, finished", None, "Failed", &none => DrainAction::Evicted;
+        "unmanaged, leaving", None, "Running", &leaving => DrainAction::Leaving;
+        "owned, but not controlled", None, "Running", &owned => DrainAction::Stuck(Stuck::Unmanaged);
+    } {
         assert_eq!(
             drain_action(&pod("a", owner, phase, more)),
             expected,
@@ -218,56 +134,14 @@ fn only_our_listed_pods_go_last() {
     let ours = |pod: &PodItem| pod.name().starts_with("brupop");
     let leaving = json!({"deletionTimestamp": "2026-11-21T04:00:00Z"});
     let (others, listed) = (cart(&json!({})), &["brupop-webhook-0"][..]);
-    for (says, pods, listed, evicts, lists, done) in [
-        (
-            "others go first",
-            vec![&webhook, &others],
-            &[][..],
-            &["cart-0"][..],
-            false,
-            false,
-        ),
-        (
-            "and are waited for",
-            vec![&webhook, &cart(&leaving)],
-            &[],
-            &[],
-            false,
-            false,
-        ),
-        (
-            "then ours are listed",
-            vec![&webhook],
-            &[],
-            &[],
-            true,
-            false,
-        ),
-        (
-            "and evicted",
-            vec![&webhook, &remade],
-            listed,
-            listed,
-            false,
-            false,
-        ),
-        (
-            "but not what comes back",
-            vec![&remade],
-            listed,
-            &[],
-            false,
-            true,
-        ),
-        (
-            "which waits its turn",
-            vec![&webhook, &others],
-            listed,
-            &["cart-0"],
-            false,
-            false,
-        ),
-    ] {
+    for (says, pods, listed, evicts, lists, done) in rows! {
+        "others go first", vec![&webhook, &others], &[][..], &["cart-0"][..], false => false;
+        "and are waited for", vec![&webhook, &cart(&leaving)], &[], &[], false => false;
+        "then ours are listed", vec![&webhook], &[], &[], true => false;
+        "and evicted", vec![&webhook, &remade], listed, listed, false => false;
+        "but not what comes back", vec![&remade], listed, &[], false => true;
+        "which waits its turn", vec![&webhook, &others], listed, &["cart-0"], false => false;
+    } {
         let plan = of(pods, ours, listed);
         assert_eq!(names(&plan.evict), evicts, "{says}");
         assert_eq!(
@@ -398,48 +272,13 @@ fn pods_that_a_budget_blocks_are_evicted_alone_at_first() {
             .map(|name| format!("uid-{name}"))
             .collect::<BTreeSet<_>>()
     };
-    for (says, pods, first, alone, evicts, left) in [
-        (
-            "no budget blocks one",
-            vec![&a, &b],
-            first(&[]),
-            true,
-            vec!["a", "b"],
-            false,
-        ),
-        (
-            "one is blocked",
-            vec![&a, &b],
-            first(&["b"]),
-            true,
-            vec!["b"],
-            true,
-        ),
-        (
-            "and has not gone in its part of the time",
-            vec![&a, &b],
-            first(&["b"]),
-            false,
-            vec!["a", "b"],
-            true,
-        ),
-        (
-            "it terminates",
-            vec![&a, &c],
-            first(&["c"]),
-            true,
-            vec![],
-            true,
-        ),
-        (
-            "it has gone",
-            vec![&a],
-            first(&["b"]),
-            true,
-            vec!["a"],
-            false,
-        ),
-    ] {
+    for (says, pods, first, alone, evicts, left) in rows! {
+        "no budget blocks one", vec![&a, &b], first(&[]), true, vec!["a", "b"] => false;
+        "one is blocked", vec![&a, &b], first(&["b"]), true, vec!["b"] => true;
+        "and has not gone in its part of the time", vec![&a, &b], first(&["b"]), false, vec!["a", "b"] => true;
+        "it terminates", vec![&a, &c], first(&["c"]), true, vec![] => true;
+        "it has gone", vec![&a], first(&["b"]), true, vec!["a"] => false;
+    } {
         let mut plan = of(pods, |_| false, &[]);
         plan.put_first(&first, alone);
         assert_eq!(
@@ -460,18 +299,13 @@ fn a_drain_knows_whether_its_pods_use_claims() {
             "spec": {"volumes": volumes}}),
         )
     };
-    for (volumes, claims) in [
-        (json!(null), false),
-        (json!([{"name": "scratch", "emptyDir": {}}]), false),
-        (
-            json!([{"name": "scratch", "emptyDir": {}}, {"name": "d", "persistentVolumeClaim": {"claimName": "d"}}]),
-            true,
-        ),
-        (
-            json!([{"name": "d", "ephemeral": {"volumeClaimTemplate": {}}}]),
-            true,
-        ),
-    ] {
+    for (volumes, claims) in rows! {
+        json!(null) => false;
+        json!([{"name": "scratch", "emptyDir": {}}]) => false;
+        json!([{"name": "scratch", "emptyDir": {}}, {"name": "d", "persistentVolumeClaim": {"claimName": "d"}}])
+            => true;
+        json!([{"name": "d", "ephemeral": {"volumeClaimTemplate": {}}}]) => true;
+    } {
         assert_eq!(
             of(&[with(volumes.clone())], |_| false, &[]).has_claims,
             claims,

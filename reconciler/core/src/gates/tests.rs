@@ -59,42 +59,6 @@ fn a_source_that_hangs_keeps_no_other_from_being_asked() {
     assert_eq!(gates.state(&query("up"), at(600)), GateState::Open);
 }
 
-/// The states after each of these answers, one interval after the other.
-fn states(answers: &[GateAnswer]) -> Vec<&'static str> {
-    let (mut gates, up) = (Gates::new(INTERVAL, at(0)), query("up"));
-    let times = (0..).map(|nth| INTERVAL * nth);
-    let asked = answers.iter().zip(times).map(|(answer, now)| {
-        ask(&mut gates, &up, *answer, now);
-        gates.state(&up, now).as_str()
-    });
-    asked.collect()
-}
-
-#[test]
-fn one_bad_answer_closes_and_three_good_ones_open() {
-    let (o, c, u) = ("Open", "Closed", "Unknown");
-    for (answers, expected) in [
-        (&[Good, Good, Good, Good, Good][..], &[u, u, o, o, o][..]),
-        (&[Bad, Good, Good, Good], &[c, c, c, o]),
-        (
-            &[Good, Good, Good, Bad, Good, Good, Good],
-            &[u, u, o, c, c, c, o],
-        ),
-        (&[Good, Good, Bad, Good, Good, Bad], &[u, u, c, c, c, c]),
-        (
-            &[Good, Good, Good, Unknown, Good, Good, Good],
-            &[u, u, o, u, u, u, o],
-        ),
-        (&[Bad, Unknown, Bad, Unknown], &[c, u, c, u]),
-        (
-            &[Unknown, Good, Good, Unknown, Good, Good, Good],
-            &[u, u, u, u, u, u, o],
-        ),
-    ] {
-        assert_eq!(states(answers), expected, "{answers:?}");
-    }
-}
-
 #[test]
 fn an_answer_grows_old() {
     let (mut gates, up) = (Gates::new(INTERVAL, at(0)), query("up"));
@@ -272,18 +236,6 @@ fn gates_that_nothing_waits_for_take_no_place_from_those_that_matter() {
     assert_eq!(ask_all(&NONE, at(0)), many[..QUERIES_MAX]);
     let matter: BTreeSet<&GateQuery> = many[150..].iter().collect();
     assert_eq!(ask_all(&matter, at(1)), many[150..]);
-}
-
-#[test]
-fn questions_are_bounded() {
-    let mut gates = Gates::new(INTERVAL, at(0));
-    let many: Vec<GateQuery> = (0..200)
-        .map(|nth| query(&format!("up == {nth:03}")))
-        .collect();
-    let matter: BTreeSet<&GateQuery> = many.iter().collect();
-    let asked = asked_until_none_is_due(&mut gates, &matter, &NONE, at(1));
-    assert_eq!(asked, many[..QUERIES_MAX]);
-    assert_eq!(gates.state(&many[QUERIES_MAX], at(120)), GateState::Unknown);
 }
 
 fn answers() -> impl Strategy<Value = Vec<(GateAnswer, u64)>> {

@@ -10,7 +10,7 @@ use crate::observe::pools_at;
 use crate::policy::USUAL;
 use crate::pool::POOLS_MAX;
 use crate::rules::{Limit, StepDurations};
-use crate::tests::world::{at, known, labels, node as a_node, pool as a_pool, prepare, read};
+use crate::tests::world::{at, known, labels, node as a_node, pool as a_pool, prepare, read, rows};
 use brupop_api::Item;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -56,57 +56,21 @@ fn the_highest_priority_owns_a_node() {
             pool("c", highest, &web),
         ]
     };
-    for (what, pools, owner) in [
-        ("no pool", vec![], Owner::DefaultPool),
-        (
-            "one that selects all",
-            vec![pool("a", 0, &all)],
-            Owner::Pool(0),
-        ),
-        (
-            "one that selects others",
-            vec![pool("a", 9, &tier("db"))],
-            Owner::DefaultPool,
-        ),
-        (
-            "a higher one",
-            vec![pool("a", 0, &all), pool("b", 1, &web)],
-            Owner::Pool(1),
-        ),
-        (
-            "a higher one comes first",
-            vec![pool("a", 2, &web), pool("b", 1, &all)],
-            Owner::Pool(0),
-        ),
-        ("a tie", three(0), Owner::Conflict(0, 1)),
-        ("a tie below the highest", three(2), Owner::Pool(2)),
-        (
-            "In",
-            vec![pool("a", 0, &requires("In", &["db", "web"]))],
-            Owner::Pool(0),
-        ),
-        (
-            "NotIn",
-            vec![pool("a", 0, &requires("NotIn", &["web"]))],
-            Owner::DefaultPool,
-        ),
-        (
-            "Exists",
-            vec![pool("a", 0, &requires("Exists", &[]))],
-            Owner::Pool(0),
-        ),
-        (
-            "DoesNotExist",
-            vec![pool("a", 0, &requires("DoesNotExist", &[]))],
-            Owner::DefaultPool,
-        ),
+    for (what, pools, owner) in rows! {
+        "no pool", vec![] => Owner::DefaultPool;
+        "one that selects all", vec![pool("a", 0, &all)] => Owner::Pool(0);
+        "one that selects others", vec![pool("a", 9, &tier("db"))] => Owner::DefaultPool;
+        "a higher one", vec![pool("a", 0, &all), pool("b", 1, &web)] => Owner::Pool(1);
+        "a higher one comes first", vec![pool("a", 2, &web), pool("b", 1, &all)] => Owner::Pool(0);
+        "a tie", three(0) => Owner::Conflict(0, 1);
+        "a tie below the highest", three(2) => Owner::Pool(2);
+        "In", vec![pool("a", 0, &requires("In", &["db", "web"]))] => Owner::Pool(0);
+        "NotIn", vec![pool("a", 0, &requires("NotIn", &["web"]))] => Owner::DefaultPool;
+        "Exists", vec![pool("a", 0, &requires("Exists", &[]))] => Owner::Pool(0);
+        "DoesNotExist", vec![pool("a", 0, &requires("DoesNotExist", &[]))] => Owner::DefaultPool;
         // Nobody knows which nodes it was meant for.
-        (
-            "one that cannot be read",
-            vec![pool("a", 1000, &web), unreadable()],
-            Owner::Pool(1),
-        ),
-    ] {
+        "one that cannot be read", vec![pool("a", 1000, &web), unreadable()] => Owner::Pool(1);
+    } {
         assert_eq!(
             owner_of(&json!({"tier": "web"}), pools),
             Some(owner),
@@ -227,41 +191,6 @@ fn only_another_spec_is_looked_at_anew() {
     );
 }
 
-#[test]
-fn a_pool_says_the_same_whatever_its_status_and_generation() {
-    let read = |path: &str, value: Value| -> Item<Pool> {
-        let mut pool = json!({"metadata": {"name": "a", "uid": "u", "generation": 1},
-            "spec": {"nodeSelector": {"matchLabels": {"tier": "db"}}}});
-        let (parent, member) = path.rsplit_once('/').unwrap();
-        if let Some(parent) = pool.pointer_mut(parent) {
-            parent[member] = value;
-        }
-        serde_json::from_value(pool).unwrap()
-    };
-    let first = read("/metadata/generation", json!(1));
-    let same = |path, value| {
-        read(path, value)
-            .ok()
-            .unwrap()
-            .says_the_same(first.ok().unwrap())
-    };
-    assert!(same("/metadata/generation", json!(2)));
-    assert!(same("/status", json!({"nodes": 3})));
-    for (path, value) in [
-        ("/metadata/uid", json!("v")),
-        ("/spec/priority", json!(2)),
-        ("/spec/nodeSelector", json!({})),
-        ("/spec/paused", json!(true)),
-        (
-            "/spec/windows",
-            json!([{"schedule": "0 2 * * *", "duration": "1h"}]),
-        ),
-        ("/spec/maxUnavailable", json!("no number")),
-    ] {
-        assert!(!same(path, value.clone()), "{path} is {value}");
-    }
-}
-
 proptest! {
     /// Whatever the order in which pools and nodes come, the owner is the same, and no lower pool owns what a higher one
     /// selects.
@@ -337,19 +266,6 @@ fn pools_beyond_the_first_128_are_left_out_until_a_list_has_fewer() {
     cluster.replace((50..50 + POOLS_MAX).map(named));
     assert_eq!(ends(&cluster), ("p050".into(), "p177".into(), POOLS_MAX));
     assert_eq!(cluster.pool_left_out, None);
-}
-
-#[test]
-fn nothing_is_kept_of_the_owners_of_pools() {
-    let owner = json!({"apiVersion": "v1", "kind": "A", "name": "b", "uid": "c"});
-    let read = |owners: usize| -> Item<Pool> {
-        read(
-            json!({"metadata": {"name": "a", "uid": "u", "ownerReferences": vec![owner.clone(); owners]},
-            "spec": {"nodeSelector": {}}}),
-        )
-    };
-    let [with, without] = [read(20_000), read(0)];
-    assert_eq!(with.body.unwrap().metadata, without.body.unwrap().metadata);
 }
 
 #[test]

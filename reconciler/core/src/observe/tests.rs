@@ -4,7 +4,6 @@ mod ahead;
 mod deadlines;
 mod pools;
 mod slots;
-mod together;
 mod unmanaged;
 mod unreachable;
 mod unreadable;
@@ -84,60 +83,6 @@ fn next(observed: &Observed<'_>) -> Option<String> {
 
 fn observe_at<'a>(cluster: &Cluster, policy: &'a Policy, now: &'a str) -> Observed<'a> {
     observe_knowing(cluster, &LeaderState::default(), policy, now)
-}
-
-#[test]
-fn the_fleet_is_seen() {
-    let mut cluster = cluster(
-        [
-            ("a", json!({})),
-            ("b", json!({})),
-            ("c", json!({})),
-            ("n", json!({})),
-        ],
-        [],
-    );
-    assert_eq!(observe_at(&cluster, &POLICY, NOW).fleet.ledger_term, None);
-    put_ledger(
-        &mut cluster,
-        json!({}),
-        json!({"slots": {"brs-a": {"uid": "u", "attempt": 1}}}),
-    );
-    let fleet = observe_at(&cluster, &POLICY, NOW).fleet;
-    assert_eq!(
-        (fleet.term, fleet.ledger_term, fleet.default_pool.limit),
-        (4, Some(4), 2)
-    );
-    assert_eq!(fleet.slots["brs-a"].attempt, 1);
-}
-
-#[test]
-fn a_node_is_seen_with_its_shadow() {
-    let marker = json!({"shadow_uid": "uid-brs-n", "attempt": 7, "tainted": true}).to_string();
-    let more = json!({
-        "metadata": {"annotations": {names::MARKER_ANNOTATION: marker, names::PAUSE_ANNOTATION: ""},
-            "labels": {"topology.kubernetes.io/zone": "z1"}},
-        "spec": {"unschedulable": true, "taints": [{"key": names::UPDATING_TAINT, "effect": "PreferNoSchedule"}]},
-    });
-    let cluster = cluster(
-        [("n", more)],
-        [("brs-n", json!({"state": "Idle"}), json!({}))],
-    );
-    let observed = observe_at(&cluster, &POLICY, NOW);
-    let [view] = observed.views.as_slice() else {
-        panic!("one node")
-    };
-    let node = view.node.unwrap();
-    assert!(node.labelled && node.is_ready() && node.unschedulable && node.tainted && node.paused);
-    assert!(view.runs_this_process);
-    assert!(!node.excluded && !node.update_now);
-    assert_eq!(
-        (node.boot_id(), node.version(), view.zone),
-        ("boot-1", Some("1.19.4"), Some("z1"))
-    );
-    assert_eq!(node.marker().unwrap().attempt, 7);
-    assert_eq!(view.shadow.unwrap().generation, 3);
-    assert_eq!(view.owner_uid, Some("node-n"));
 }
 
 #[test]
@@ -221,13 +166,6 @@ fn a_name_that_is_too_long_is_told() {
     let observed = observe_at(&cluster, &POLICY, NOW);
     assert_eq!(observed.too_long, [shadow_name(name)]);
     assert_eq!(observed.views.len(), 1);
-}
-
-#[test]
-fn what_keeps_a_fleet_from_starting_has_an_order() {
-    assert_eq!(starts(true, false), Starts::Paused);
-    assert_eq!(starts(false, false), Starts::AdmissionNotEnforced);
-    assert_eq!(starts(false, true), Starts::Open);
 }
 
 #[test]
@@ -365,4 +303,26 @@ fn a_new_leader_looks_at_the_pods_before_it_gives_a_drain_up() {
         "Aborting",
         "what the drain fails on is known, too"
     );
+}
+
+#[test]
+fn who_waits_for_the_control_plane_is_told_for_whom() {
+    let member = labels(json!({names::CONTROL_PLANE_LABEL: ""}));
+    let left_out = with(
+        with(member.clone(), &opted("none")),
+        &json!({"spec": {"unschedulable": true}}),
+    );
+    let status = json!({"current_state": "Idle", "current_version": "1.19.4", "target_version": "1.20.0", "boot_id": "boot-1"});
+    let mut cluster = cluster(
+        [("left-out", left_out), ("n", member)],
+        [("brs-n", json!({"state": "Idle"}), status)],
+    );
+    put_ledger(&mut cluster, json!({"maxUnavailable": 3}), json!({}));
+    let observed = observe_at(&cluster, &POLICY, NOW);
+    let decided = observed.decide();
+    assert_eq!(
+        decided.nodes[0].reason,
+        Reason::ControlPlaneBusy("left-out")
+    );
+    assert_eq!(decided.allocation.preflight, [0_usize; 0], "it is not next");
 }

@@ -5,7 +5,8 @@ use crate::leader::LeaderState;
 use crate::policy::{Durations, Policy};
 use crate::rules::{Limit, Rules, StepDurations};
 use crate::tests::world::{
-    NEW, OLD, at, cluster, know_pods, marked, observe_knowing, put_agent, put_ledger, ready, with,
+    NEW, OLD, at, cluster, know_pods, marked, observe_knowing, put_agent, put_ledger, ready, rows,
+    with,
 };
 use serde_json::{Value, json};
 
@@ -159,15 +160,6 @@ fn each_phase_is_counted_when_it_ends() {
 }
 
 #[test]
-fn a_drain_begins_with_the_exclusion_from_load_balancers() {
-    ends_after(2, &staged(11), 18, "Draining", Some((Phase::Staging, 8)));
-    let excluded = json!({"excluded_at": minute(18)});
-    ends_after(2, &with_marker(staged(11), &excluded), 20, "Draining", None);
-    let drained = with_marker(staged(11), &with(excluded, &drained([20, 24])));
-    ends_after(2, &drained, 25, "Draining", Some((Phase::Draining, 7)));
-}
-
-#[test]
 fn what_was_not_seen_to_begin_is_not_counted() {
     // The condition was not written yet.
     ends(
@@ -213,33 +205,18 @@ fn each_end_of_an_update_has_its_word() {
     let slot = |change: Value| json!({"slots": {"brs-n": change}});
     let (none, not_begun) = (json!({}), json!({"spec": {"version": null}}));
     let updated = with(idle(2, 29), &json!({"node": running("boot-2", NEW)}));
-    for (world, change, result, minutes) in [
-        (&updated, none.clone(), "Updated", Some(20)),
-        (&updated, failed(1, "FellBack"), "Updated", Some(20)),
-        (&updated, slot(json!({"since": null})), "Updated", None),
-        (
-            &updated,
-            slot(json!({"uid": "earlier-uid"})),
-            "NodeGone",
-            None,
-        ),
-        (
-            &updated,
-            slot(json!({"uid": "earlier-uid", "lost": true})),
-            "NotReturned",
-            None,
-        ),
-        (&idle(2, 29), none, "GivenUp", None),
-        (&idle(2, 29), not_begun, "NotBegun", None),
-        (&idle(2, 29), failed(2, "FellBack"), "FellBack", None),
-        (
-            &idle(2, 29),
-            failed(2, "DrainTimedOut"),
-            "DrainTimedOut",
-            None,
-        ),
-        (&idle(2, 29), failed(2, "Bored"), "Other", None),
-    ] {
+    for (world, change, result, minutes) in rows! {
+        &updated, none.clone(), "Updated" => Some(20);
+        &updated, failed(1, "FellBack"), "Updated" => Some(20);
+        &updated, slot(json!({"since": null})), "Updated" => None;
+        &updated, slot(json!({"uid": "earlier-uid"})), "NodeGone" => None;
+        &updated, slot(json!({"uid": "earlier-uid", "lost": true})), "NotReturned" => None;
+        &idle(2, 29), none, "GivenUp" => None;
+        &idle(2, 29), not_begun, "NotBegun" => None;
+        &idle(2, 29), failed(2, "FellBack"), "FellBack" => None;
+        &idle(2, 29), failed(2, "DrainTimedOut"), "DrainTimedOut" => None;
+        &idle(2, 29), failed(2, "Bored"), "Other" => None;
+    } {
         let (_, phase, told) = ended_at(&with(world.clone(), &change), 30, SignedDuration::ZERO);
         let took = minutes.map(SignedDuration::from_mins);
         assert_eq!(
@@ -248,37 +225,4 @@ fn each_end_of_an_update_has_its_word() {
             "{change}"
         );
     }
-}
-
-#[test]
-fn a_slot_whose_node_and_shadow_are_gone_has_ended() {
-    let slot = |lost| Slot {
-        uid: "u".to_owned(),
-        attempt: 1,
-        lost,
-        ..Slot::default()
-    };
-    assert_eq!(result(&slot(false), None), "NodeGone");
-    assert_eq!(result(&slot(true), None), "NotReturned");
-}
-
-#[test]
-fn the_words_are_known_and_each_is_there_once() {
-    let words: Vec<_> = results().collect();
-    let distinct: std::collections::BTreeSet<_> = words.iter().collect();
-    assert_eq!(distinct.len(), words.len(), "{words:?}");
-    for word in [
-        "Updated",
-        "GivenUp",
-        "NotReturned",
-        "FellBack",
-        "StepFailed",
-    ] {
-        assert!(words.contains(&word), "{word} is not in {words:?}");
-    }
-    // What is no failure of the node is given up, whatever for.
-    assert!(
-        !words.contains(&"NodePaused") && !words.contains(&"OtherTarget"),
-        "{words:?}"
-    );
 }

@@ -3,7 +3,7 @@
 mod read;
 
 use super::*;
-use crate::tests::world::at;
+use crate::tests::world::{at, rows};
 use crate::window::{Starts, Until};
 use jiff::tz::TimeZone;
 use read::spec;
@@ -36,23 +36,14 @@ fn windows_are_a_union() {
         {"schedule": "0 2 * * *", "duration": "2h"},
         {"schedule": "0 22 * * SAT", "duration": "4h", "timeZone": "Europe/Berlin"},
     ]}));
-    for (now, expected) in [
-        (
-            "2026-11-21T01:59:59Z",
-            Starts::OutsideWindow(until("2026-11-21T02:00:00Z")),
-        ),
-        ("2026-11-21T02:00:00Z", Starts::Open),
-        ("2026-11-21T03:59:59Z", Starts::Open),
-        (
-            "2026-11-21T04:00:00Z",
-            Starts::OutsideWindow(until("2026-11-21T21:00:00Z")),
-        ),
-        ("2026-11-21T21:00:00Z", Starts::Open),
-        (
-            "2026-11-22T01:30:00Z",
-            Starts::OutsideWindow(until("2026-11-22T02:00:00Z")),
-        ),
-    ] {
+    for (now, expected) in rows! {
+        "2026-11-21T01:59:59Z" => Starts::OutsideWindow(until("2026-11-21T02:00:00Z"));
+        "2026-11-21T02:00:00Z" => Starts::Open;
+        "2026-11-21T03:59:59Z" => Starts::Open;
+        "2026-11-21T04:00:00Z" => Starts::OutsideWindow(until("2026-11-21T21:00:00Z"));
+        "2026-11-21T21:00:00Z" => Starts::Open;
+        "2026-11-22T01:30:00Z" => Starts::OutsideWindow(until("2026-11-22T02:00:00Z"));
+    } {
         assert_eq!(gate(&rules, at(now)), expected, "{now}");
     }
 }
@@ -85,33 +76,13 @@ fn window_that_another_follows_has_no_end() {
     let window =
         |schedule: &str, duration: &str| json!({"schedule": schedule, "duration": duration});
     let (with_a_gap, into_the_day) = (window("0 2,4 * * *", "1h"), window("0 22 * * *", "5h"));
-    for (windows, start, end, reopens) in [
-        (json!([with_a_gap]), "21T02:00", "21T03:00", false),
-        (
-            json!([window("*/30 2 * * *", "45m")]),
-            "21T02:00",
-            "21T02:45",
-            true,
-        ),
-        (
-            json!([with_a_gap, window("0 3 * * *", "1h")]),
-            "21T02:00",
-            "21T03:00",
-            true,
-        ),
-        (
-            json!([into_the_day, window("0 2 * * *", "3h")]),
-            "20T22:00",
-            "21T05:00",
-            false,
-        ),
-        (
-            json!([window("0 0 * * *", "24h")]),
-            "21T00:00",
-            "22T00:00",
-            true,
-        ),
-    ] {
+    for (windows, start, end, reopens) in rows! {
+        json!([with_a_gap]), "21T02:00", "21T03:00" => false;
+        json!([window("*/30 2 * * *", "45m")]), "21T02:00", "21T02:45" => true;
+        json!([with_a_gap, window("0 3 * * *", "1h")]), "21T02:00", "21T03:00" => true;
+        json!([into_the_day, window("0 2 * * *", "3h")]), "20T22:00", "21T05:00" => false;
+        json!([window("0 0 * * *", "24h")]), "21T00:00", "22T00:00" => true;
+    } {
         let (rules, start, end) = (
             rules(json!({"windows": windows})),
             of_november(start),
@@ -125,49 +96,6 @@ fn window_that_another_follows_has_no_end() {
         };
         assert_eq!(rules.window(now), Some(expected), "{windows}");
         assert_eq!(gate(&rules, end) == Starts::Open, reopens, "{windows}");
-    }
-}
-
-/// How long this takes, of several times the shortest: others use the machine, too.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "it is about how long a look takes"
-)]
-fn shortest(look: impl Fn()) -> std::time::Duration {
-    let takes = |_| {
-        let began = std::time::Instant::now();
-        look();
-        began.elapsed()
-    };
-    (0..9).map(takes).min().unwrap()
-}
-
-/// A look holds the reconciler's thread. Before windows were bounded, one of these took half a minute here.
-#[test]
-fn a_look_at_the_worst_windows_takes_no_time() {
-    for (schedule, duration) in [
-        ("* * * * *", "168h"),
-        ("* * * * *", "1m"),
-        ("*/2 * * * *", "1m"),
-        ("* * * * *", "1s"),
-        ("* * 1-30 * *", "1m"),
-        ("0 0 * 2 MON#5", "1s"),
-        ("0 0 29 2 *", "168h"),
-    ] {
-        let windows = vec![
-            json!({"schedule": schedule, "duration": duration, "timeZone": "Europe/Berlin"});
-            16
-        ];
-        let rules = rules(json!({"windows": windows}));
-        let now = at("2026-11-21T02:00:00Z");
-        let took = shortest(|| {
-            let window = rules.window(now);
-            let _ = (rules.starts(now, window), rules.next_change(now, window));
-        });
-        assert!(
-            took.as_millis() < 200,
-            "{schedule} for {duration}: {took:?}"
-        );
     }
 }
 
@@ -193,25 +121,6 @@ fn nothing_changes_before_the_next_change() {
         (now, changes) = (next, changes + 1);
     }
     assert!(changes > 3, "{changes}");
-}
-
-#[test]
-fn a_window_closes_once_its_expression_no_longer_matches() {
-    let rules = Rules {
-        windows: window::windows("* * 2-4 * * SAT *", TimeZone::UTC, None).unwrap(),
-        ..rules(json!({}))
-    };
-    for (time, open, change) in [
-        ("2026-11-21T01:59:59.5Z", false, "2026-11-21T02:00:00Z"), // a Saturday
-        ("2026-11-21T02:00:00Z", true, "2026-11-21T02:01:00Z"),
-        ("2026-11-21T04:59:59.999Z", true, "2026-11-21T05:00:00Z"),
-        ("2026-11-21T05:00:00Z", false, "2026-11-28T02:00:00Z"),
-    ] {
-        let window = rules.window(at(time));
-        let is_open = gate(&rules, at(time)) == Starts::Open;
-        let next = rules.next_change(at(time), window);
-        assert_eq!((is_open, next), (open, Some(at(change))), "{time}");
-    }
 }
 
 #[test]

@@ -6,9 +6,7 @@ mod idle;
 use super::*;
 use crate::decide::Reason;
 use crate::tests::world::{NOW, read};
-use brupop_api::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow, NodeCounts, State};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::CustomResourceExt as _;
+use brupop_api::{BottlerocketFleet, BottlerocketShadow, NodeCounts};
 use std::slice;
 
 fn wanted(status: ConditionStatus, reason: &'static str) -> DesiredCondition {
@@ -93,19 +91,6 @@ fn a_conditions_time_is_its_statuss() {
 }
 
 #[test]
-fn a_condition_of_the_year_10000_is_written_again() {
-    let wanted = wanted(False, "NoUpdate");
-    let mut stored = shadow_patch(&shadow(&json!([])), "", slice::from_ref(&wanted), NOW)["status"]
-        ["conditions"]
-        .take();
-    stored[0]["lastTransitionTime"] = json!("9999-12-31T23:59:59-23:59");
-    let shadow = shadow(&stored);
-    assert!(!shadow_has(&shadow, "", slice::from_ref(&wanted)));
-    let patch = shadow_patch(&shadow, "", slice::from_ref(&wanted), NOW);
-    assert_eq!(patch["status"]["conditions"][0]["lastTransitionTime"], NOW);
-}
-
-#[test]
 fn a_condition_is_written_once_for_each_generation() {
     let stays = [wanted(False, "NoUpdate")];
     let patch = shadow_patch(&shadow(&json!([])), "", &stays, "2026-11-21T04:00:00Z");
@@ -135,21 +120,6 @@ fn a_shadows_pool_is_written_with_its_conditions() {
     assert!(!shadow_has(&web, "canary", &stays) && !shadow_has(&web, "", &stays));
     // Also over what somebody else has put there, which would stay if it were left out.
     assert!(shadow_has(&written(&web, ""), "", &stays));
-}
-
-#[test]
-fn an_overdue_update_says_so() {
-    let progressing = wanted(True, "Monitoring");
-    let both = [progressing.clone(), DesiredCondition::overdue(&progressing)];
-    let patch = shadow_patch(&shadow(&json!([])), "", &both, NOW);
-    assert_eq!(patch["status"]["conditions"][1]["type"], "Overdue");
-    let late = written(&shadow(&json!([])), &both, NOW);
-    assert!(shadow_has(&late, "", &both) && !shadow_has(&late, "", &both[..1]));
-    assert!(shadow_has(
-        &written(&late, &both[..1], "2026-11-21T05:00:00Z"),
-        "",
-        &both[..1]
-    ));
 }
 
 /// The condition of a host that runs this version and chooses that one.
@@ -185,54 +155,6 @@ fn an_update_says_since_when_it_is_known() {
     assert!(!shadow_has(&behind, "", &done), "it is no longer so");
     let behind = written(&behind, &done, "2026-11-21T06:00:00Z");
     assert_eq!(crate::phases::update_known_since(&behind), None);
-}
-
-/// Characters of a row of `kubectl get`, with the longest word for a reason, a pool such as `frontend`, and names as given.
-fn width(crd: &CustomResourceDefinition, name: usize, wide: bool) -> usize {
-    let columns = crd.spec.versions[0]
-        .additional_printer_columns
-        .iter()
-        .flatten();
-    let shown =
-        columns.filter(|column| wide || column.priority.is_none_or(|priority| priority == 0));
-    let reason = Reason::WORDS.iter().map(|word| word.len()).max().unwrap();
-    let widths = shown.map(|column| {
-        let widest = match (column.name.as_str(), column.type_.as_str()) {
-            ("State" | "Target State", _) => State::StagedAndPerformedUpdate.as_str().len(),
-            ("Version" | "Target Version", _) => "1.20.10".len(),
-            ("Reason", _) => reason,
-            ("Pool", _) => "frontend".len(),
-            ("Halted", _) => r#"["1.20.10"]"#.len(),
-            ("Next Window", _) => "2026-11-21T04:00:00Z".len(),
-            ("Enforced" | "Other Operator", _) => "Unknown".len(),
-            (_, "integer") => "10000".len(),
-            (_, "boolean") => "false".len(),
-            (_, "date") => "365d".len(),
-            (other, _) => panic!("how wide is {other}?"),
-        };
-        widest.max(column.name.len())
-    });
-    let between = "   ".len();
-    name + widths.map(|width| between + width).sum::<usize>()
-}
-
-/// With names of nodes as clouds give them, and a pool for a kind of machines in a zone.
-#[test]
-fn rows_fit_into_a_terminal() {
-    let (fleet, pool) = (BottlerocketFleet::crd(), BottlerocketPool::crd());
-    for (crd, name, wide, most) in [
-        (BottlerocketShadow::crd(), 45, false, 160),
-        (pool.clone(), "web-arm64-eu-central-1a".len(), false, 120),
-        (pool, "web-arm64-eu-central-1a".len(), true, 160),
-        (fleet, "fleet".len(), true, 160),
-    ] {
-        let width = width(&crd, name, wide);
-        assert!(
-            (80..=most).contains(&width),
-            "{}, wide: {wide}: {width}",
-            crd.spec.names.plural
-        );
-    }
 }
 
 #[test]

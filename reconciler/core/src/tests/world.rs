@@ -23,6 +23,12 @@ use crate::observe::{Now, observe};
 use crate::policy::Policy;
 use crate::pool::Pool;
 
+/// A table, one row a line: what is given, and what is expected of it. Each row is a tuple of all of these.
+macro_rules! rows {
+    ($($($given:expr),+ => $expected:expr;)+) => { [$(($($given,)+ $expected)),+] };
+}
+pub(crate) use rows;
+
 pub(crate) const NOW: &str = "2026-11-21T04:00:00Z";
 /// Versions of Bottlerocket.
 pub(crate) const OLD: &str = "1.19.4";

@@ -1,7 +1,7 @@
 //! Which workloads are available.
 
 use super::*;
-use crate::tests::world::with;
+use crate::tests::world::{rows, with};
 use serde_json::{Value, json};
 
 #[test]
@@ -54,19 +54,11 @@ fn the_first_workload_that_is_not_back_is_missing() {
     let owners = OWNERS.map(|owner| (owner.to_owned(), 1)).into();
     let (back, short) = (Some(found(&scale(1, 1))), Some(found(&scale(1, 0))));
     let none = Some(None);
-    for (what, read, expected) in [
-        ("all are back", [back, none, none], Evicted::Back),
-        (
-            "two are not",
-            [back, short, short],
-            Evicted::Missing(OWNERS[1]),
-        ),
-        (
-            "one is not known yet",
-            [short, None, back],
-            Evicted::Unknown,
-        ),
-    ] {
+    for (what, read, expected) in rows! {
+        "all are back", [back, none, none] => Evicted::Back;
+        "two are not", [back, short, short] => Evicted::Missing(OWNERS[1]);
+        "one is not known yet", [short, None, back] => Evicted::Unknown;
+    } {
         let read = OWNERS.iter().zip(read);
         let scales = read.filter_map(|(owner, read)| Some(((*owner).to_owned(), read?)));
         assert_eq!(evicted(&owners, &scales.collect()), expected, "{what}");
@@ -79,32 +71,22 @@ fn the_first_workload_that_is_not_back_is_missing() {
 
 #[test]
 fn a_workload_is_back_if_as_many_are_available_as_before_or_as_it_wants() {
-    for (what, before, object, is_back) in [
-        ("all", 3, scale(3, 3), true),
-        ("one is missing", 3, scale(3, 2), false),
-        ("it was short before", 2, scale(3, 2), true),
-        (
-            "it was short before, and more is missing",
-            2,
-            scale(3, 1),
-            false,
-        ),
-        ("none was available", 0, scale(3, 0), true),
-        ("scaled up, without room for more", 1, scale(3, 1), true),
-        ("scaled up, and none is there", 1, scale(3, 0), false),
-        ("scaled down", 3, scale(1, 1), true),
-        ("scaled down, and none is there", 3, scale(1, 0), false),
-        ("scaled to none, as by a roll-out", 3, scale(0, 0), true),
-        ("more than it wanted", 4, scale(3, 3), true),
-        (
-            "one, by default",
-            2,
-            json!({"status": {"availableReplicas": 1}}),
-            true,
-        ),
-        ("one, by default, and none is there", 2, json!({}), false),
-        ("numbers that make no sense", 3, scale(-1, -1), true),
-    ] {
+    for (what, before, object, is_back) in rows! {
+        "all", 3, scale(3, 3) => true;
+        "one is missing", 3, scale(3, 2) => false;
+        "it was short before", 2, scale(3, 2) => true;
+        "it was short before, and more is missing", 2, scale(3, 1) => false;
+        "none was available", 0, scale(3, 0) => true;
+        "scaled up, without room for more", 1, scale(3, 1) => true;
+        "scaled up, and none is there", 1, scale(3, 0) => false;
+        "scaled down", 3, scale(1, 1) => true;
+        "scaled down, and none is there", 3, scale(1, 0) => false;
+        "scaled to none, as by a roll-out", 3, scale(0, 0) => true;
+        "more than it wanted", 4, scale(3, 3) => true;
+        "one, by default", 2, json!({"status": {"availableReplicas": 1}}) => true;
+        "one, by default, and none is there", 2, json!({}) => false;
+        "numbers that make no sense", 3, scale(-1, -1) => true;
+    } {
         let owners = BTreeMap::from([(OWNERS[0].to_owned(), before)]);
         let scales = Scales::from([(OWNERS[0].to_owned(), found(&object))]);
         let expected = if is_back {

@@ -1,7 +1,4 @@
 use super::*;
-use crate::process::tests::not_leading;
-use brupop_core::phases::Ended;
-use jiff::Timestamp;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -154,25 +151,4 @@ fn only_requests_under_way_outlive_their_node() {
     requests.prune(&cluster);
     let left: Vec<_> = requests.objects.keys().collect();
     assert_eq!(left, [&kept, &sent]);
-}
-
-#[tokio::test]
-async fn a_node_that_is_removed_after_its_update_is_counted() {
-    let (mut reconciler, _writes) = not_leading();
-    let context = Context {
-        ended: vec![Ended::Removed],
-        ..Context::default()
-    };
-    let object = Object::ShadowSpec("brs-a".to_owned());
-    let request = Request::new(&Cluster::default(), object, Body::Read, context);
-    let answer = Answer {
-        outcome: Outcome::Removed,
-        objects: vec![],
-    };
-    reconciler.answered(request, answer);
-    let text = reconciler.metrics.render(None, 0, Timestamp::UNIX_EPOCH);
-    assert!(
-        text.contains("brupop_updated_nodes_removed_total 1"),
-        "{text}"
-    );
 }

@@ -47,15 +47,6 @@ fn shut_until_proven_and_whenever_disproven() {
 }
 
 #[test]
-fn retries_slow_down_to_the_interval() {
-    let mut admission = Check::new(s(10));
-    for (now, next) in [(0, 1), (1, 3), (3, 7), (7, 15), (15, 25), (25, 35)] {
-        admission.found(finding(&Met::Else("x".into())), s(now));
-        assert_eq!(due(&admission), Some(s(next)));
-    }
-}
-
-#[test]
 fn a_doubt_counts_while_no_check_is_made() {
     let mut admission = Check::new(s(60));
     let doubt = |admission: &mut Check, why: &str, second| {
@@ -197,24 +188,6 @@ fn other_nodes_are_tried_each_time() {
     assert_eq!(spread(&nodes, 7), ["b", "d", "f"]);
     assert_eq!(spread(&nodes[..2], 1), ["b", "a"]);
     assert_eq!(spread(&[], 1), [""; 0]);
-}
-
-#[test]
-fn all_rules_must_be_in_force() {
-    let (refusal, through) = (Met::Refusal, Met::Nobody);
-    assert_eq!(admission([&refusal; 3]), Finding::Holds);
-    let why = failure(admission([&through, &refusal, &refusal]));
-    assert!(why.contains("webhook") && !why.contains("Policy"), "{why}");
-    for of_policy in [
-        [&refusal, &through, &refusal],
-        [&refusal, &refusal, &through],
-    ] {
-        let why = failure(admission(of_policy));
-        assert!(
-            why.contains("ValidatingAdmissionPolicy") && !why.contains("webhook"),
-            "{why}"
-        );
-    }
 }
 
 #[test]

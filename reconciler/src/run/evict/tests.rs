@@ -172,23 +172,6 @@ fn a_refusal_that_crosses_a_budget_waits_shortly() {
     assert_eq!(evictions.next(&plan, now), Some(now + RETRY));
 }
 
-/// A policy engine that is away for a while answers each eviction with 500.
-#[test]
-fn answers_without_a_budget_are_asked_again_with_a_back_off() {
-    let (mut evictions, plan) = (Evictions::default(), plan(&["a"]));
-    let away = EvictionAnswer::Failed("failed calling webhook".into());
-    let mut waits = |answer: &EvictionAnswer| {
-        evicted(&mut evictions, "a", answer, ms(0));
-        evictions.next(&plan, ms(0)).unwrap().as_secs()
-    };
-    let (failing, budget): (Vec<_>, _) =
-        ((0..5).map(|_| waits(&away)).collect(), waits(&blocked()));
-    assert_eq!(
-        (failing, budget, waits(&away)),
-        (vec![5, 10, 20, 40, 40], 5, 5)
-    );
-}
-
 #[test]
 fn each_answer_has_its_wait() {
     let plan = plan(&["a"]);
@@ -234,21 +217,6 @@ fn a_pod_that_stays_too_long_is_named() {
     };
     let why = none.held_up_by(&unmanaged, Timestamp::MIN).unwrap();
     assert!(why.contains("shop/debug has no controller"), "{why}");
-}
-
-#[test]
-fn pods_that_are_gone_are_forgotten() {
-    let mut evictions = Evictions::default();
-    for name in ["a", "b"] {
-        evictions.begin(pod(name));
-    }
-    evictions.answered(&pod("a"), &blocked(), ms(0));
-    evictions.retain([].into_iter());
-    assert_eq!(
-        evictions.tried.keys().collect::<Vec<_>>(),
-        [&pod("b")],
-        "a call on its way is kept"
-    );
 }
 
 #[test]

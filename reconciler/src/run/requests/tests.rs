@@ -142,21 +142,6 @@ async fn a_denial_is_of_node_or_shadow() {
     }
 }
 
-/// There is no right to get an object.
-#[tokio::test]
-async fn an_object_is_read_by_a_list_of_one() {
-    for (items, expected) in [("[]", None), (r#"[{"a": 1}]"#, Some(r#"{"a": 1}"#))] {
-        let server = server(move |request| {
-            let asked = request.uri().to_string();
-            assert_eq!(asked, "/api/v1/nodes?&fieldSelector=metadata.name%3Dn");
-            (200, format!(r#"{{"items": {items}, "metadata": {{}}}}"#))
-        });
-        let answer = server.send(&request(node(), Body::Read)).await;
-        let read = answer.objects[0].json.as_deref().map(RawValue::get);
-        assert_eq!((answer.outcome, read), (Outcome::Read, expected));
-    }
-}
-
 /// Sends a grant to an API server that gives this answer to who asks for the node's pods; also returns how many writes came.
 async fn grant_beside(pods: &str) -> (Outcome, usize) {
     grant_without(pods, None, &[]).await
@@ -345,16 +330,4 @@ fn a_shadow_is_deleted_only_as_read() {
         asked(Some(shadow_with(&json!({}))), &delete).is_none(),
         "not without its version"
     );
-}
-
-#[test]
-fn a_new_shadow_says_since_when_it_waits() {
-    let create = Effect::CreateShadow { attempt: Some(3) };
-    let Some(Body::Create(shadow)) = asked(None, &create) else {
-        panic!("it is created")
-    };
-    let shadow: BottlerocketShadow = serde_json::from_value(shadow).unwrap();
-    let spec = &shadow.spec;
-    assert_eq!((spec.attempt, spec.leader_term), (Some(3), Some(7)));
-    assert_eq!(spec.state_transition_timestamp.as_deref(), Some(NOW));
 }

@@ -2,7 +2,6 @@ use std::sync::Arc;
 
 use super::*;
 use crate::process::tests::not_leading;
-use brupop_core::cluster::KnownDrain;
 use serde_json::json;
 
 const NOW: Duration = Duration::from_secs(1);
@@ -28,18 +27,6 @@ async fn a_flapping_label_logs_no_more_than_its_quota() {
     assert_eq!(logged, 60);
     assert!(reconciler.may_log(&object, NOW + Duration::from_mins(1)));
     assert!((0..200).all(|_| reconciler.may_log(&Object::Ledger, NOW)));
-}
-
-/// A kubelet has its Node unreadable, and readable again, as often as it likes: by an OS image of 300 bytes.
-#[test]
-fn a_node_that_is_unreadable_now_and_then_logs_no_more_than_its_quota() {
-    let mut told = Told::default();
-    let told = |_: &i32| {
-        let is_told = told.leave_alone("brs-n", "its OS image is too long", NOW);
-        told.look_after("brs-n");
-        is_told
-    };
-    assert_eq!((0..200).filter(told).count(), 60);
 }
 
 #[test]
@@ -80,19 +67,4 @@ fn steps_are_told_at_once_and_once_each() {
         assert_eq!(later, waits, "{word}");
         told.stored(progressing, has_slot);
     }
-}
-
-#[test]
-fn refusals_are_forgotten_with_the_drain() {
-    let mut told = Told::default();
-    let (mut drained, shadow) = (cluster(), json!({"metadata": {"name": "brs-n"}}));
-    let record = drained.record("brs-n");
-    record.shadow = Some(Arc::new(serde_json::from_value(shadow).unwrap()));
-    record.led.drain = Some(KnownDrain::default());
-    told.node("brs-n").refusals.insert("a".to_owned());
-    told.prune(&drained);
-    assert!(told.nodes["brs-n"].refusals.contains("a"));
-    drained.record("brs-n").led.drain = None;
-    told.prune(&drained);
-    assert!(told.nodes["brs-n"].refusals.is_empty());
 }

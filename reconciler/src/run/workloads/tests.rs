@@ -59,20 +59,6 @@ fn workloads_that_are_missing_are_read_again() {
     assert!(!reads.has_ended("brs-n"), "nobody has asked for it since");
 }
 
-#[test]
-fn only_so_many_workloads_of_a_node_are_read() {
-    let mut reads = WorkloadReads::default();
-    let many: Vec<_> = (10..40)
-        .map(|nth| format!("apps/v1/ReplicaSet/shop/{nth}"))
-        .collect();
-    let many: Vec<&str> = many.iter().map(String::as_str).collect();
-    let first = unread(&mut reads, &owners(&many, 0));
-    assert_eq!(first.len(), EVICTED_OWNERS_MAX);
-    let none = first.into_iter().map(|owner| (owner, None)).collect();
-    reads.end("brs-n", none, Duration::ZERO);
-    assert!(unread(&mut reads, &owners(&many, 0)).is_empty());
-}
-
 #[tokio::test]
 async fn a_workload_is_read_by_name() {
     let refused = |code: u16| {

@@ -5,7 +5,7 @@ use crate::cluster::Cluster;
 use crate::decide::assess::assess;
 use crate::observe::pools_at;
 use crate::policy::{Policy, USUAL};
-use crate::tests::world::{self, NOW, at, known, observe_knowing, put_ledger};
+use crate::tests::world::{self, NOW, at, known, observe_knowing, put_ledger, rows};
 use crate::window::Until;
 use brupop_api::names;
 use jiff::SignedDuration;
@@ -66,36 +66,16 @@ fn two_nodes_make_a_version_known() {
         json!({"1.0.0": ago(9)}),
         |hours| json!({"1.0.0": ago(9), "1.1.0": ago(hours)}),
     );
-    for (what, named, seen, expected) in [
-        (
-            "both name it",
-            &["1.1.0", "1.1.0"][..],
-            &old,
-            &["1.1.0"][..],
-        ),
-        ("one of two does", &["1.1.0", "1.0.0"], &old, &[][..]),
-        ("each names another", &["1.1.0", "1.2.0"], &old, &[][..]),
-        ("there is only one node", &["1.1.0"], &old, &["1.1.0"][..]),
-        (
-            "what runs is named, too",
-            &["1.1.0", "1.1.0"],
-            &json!({}),
-            &["1.0.0", "1.1.0"][..],
-        ),
-        ("it keeps its time", &["1.1.0", "1.1.0"], &later(1), &[][..]),
-        (
-            "its time has not come",
-            &["1.1.0", "1.1.0"],
-            &later(-1),
-            &[][..],
-        ),
-        (
-            "nobody names it any more",
-            &["1.0.0", "1.0.0"],
-            &later(1),
-            &[][..],
-        ),
-    ] {
+    for (what, named, seen, expected) in rows! {
+        "both name it", &["1.1.0", "1.1.0"][..], &old => &["1.1.0"][..];
+        "one of two does", &["1.1.0", "1.0.0"], &old => &[][..];
+        "each names another", &["1.1.0", "1.2.0"], &old => &[][..];
+        "there is only one node", &["1.1.0"], &old => &["1.1.0"][..];
+        "what runs is named, too", &["1.1.0", "1.1.0"], &json!({}) => &["1.0.0", "1.1.0"][..];
+        "it keeps its time", &["1.1.0", "1.1.0"], &later(1) => &[][..];
+        "its time has not come", &["1.1.0", "1.1.0"], &later(-1) => &[][..];
+        "nobody names it any more", &["1.0.0", "1.0.0"], &later(1) => &[][..];
+    } {
         assert_eq!(noted(named, Some("72h"), seen), expected, "{what}");
     }
     assert_eq!(

@@ -21,50 +21,15 @@ fn a_shadow_comes_and_goes_with_its_opted_in_node() {
     let unlabelled = idle().with_node(|node| node.labelled = false);
     let create = |attempt| Some(Effect::CreateShadow { attempt });
     let delete = || Some(Effect::DeleteShadow { uid: UID });
-    for (what, view, effect) in [
-        (
-            "opted in",
-            NodeView {
-                shadow: None,
-                ..idle()
-            },
-            create(None),
-        ),
+    for (what, view, effect) in rows! {
+        "opted in", NodeView { shadow: None, ..idle() } => create(None);
         // At the next attempt, so that the old marker is over.
-        (
-            "lost in mid-update",
-            NodeView {
-                shadow: None,
-                ..idle().marked_by(&marker)
-            },
-            create(Some(4)),
-        ),
-        ("opted out", unlabelled, delete()),
-        (
-            "opted out, and gone",
-            NodeView {
-                shadow: None,
-                ..unlabelled
-            },
-            None,
-        ),
-        (
-            "of an earlier node",
-            NodeView {
-                owner_uid: Some("an earlier node"),
-                ..idle()
-            },
-            delete(),
-        ),
-        (
-            "of a node that is gone",
-            NodeView {
-                node: None,
-                ..idle()
-            },
-            delete(),
-        ),
-    ] {
+        "lost in mid-update", NodeView { shadow: None, ..idle().marked_by(&marker) } => create(Some(4));
+        "opted out", unlabelled => delete();
+        "opted out, and gone", NodeView { shadow: None, ..unlabelled } => None;
+        "of an earlier node", NodeView { owner_uid: Some("an earlier node"), ..idle() } => delete();
+        "of a node that is gone", NodeView { node: None, ..idle() } => delete();
+    } {
         assert_eq!(decide(&fleet(), &view).effect, effect, "{what}");
     }
 }
@@ -272,40 +237,12 @@ fn who_cannot_undo_its_last_update_says_why() {
 #[test]
 fn pause_window_admission_and_too_many_pools_hold_new_updates_back() {
     let without = without_slots();
-    for (closed, reason, is_asked) in [
-        (
-            FleetFacts {
-                starts: Starts::Paused,
-                ..without
-            },
-            Reason::FleetPaused,
-            false,
-        ),
-        (
-            FleetFacts {
-                default_pool: outside(),
-                ..without
-            },
-            Reason::OutsideWindow(Until::Unknown),
-            true,
-        ),
-        (
-            FleetFacts {
-                starts: Starts::AdmissionNotEnforced,
-                ..without
-            },
-            Reason::AdmissionNotEnforced,
-            false,
-        ),
-        (
-            FleetFacts {
-                pool_left_out: Some("p128"),
-                ..without
-            },
-            Reason::TooManyPools("p128"),
-            false,
-        ),
-    ] {
+    for (closed, reason, is_asked) in rows! {
+        FleetFacts { starts: Starts::Paused, ..without }, Reason::FleetPaused => false;
+        FleetFacts { default_pool: outside(), ..without }, Reason::OutsideWindow(Until::Unknown) => true;
+        FleetFacts { starts: Starts::AdmissionNotEnforced, ..without }, Reason::AdmissionNotEnforced => false;
+        FleetFacts { pool_left_out: Some("p128"), ..without }, Reason::TooManyPools("p128") => false;
+    } {
         assert_eq!(decide(&closed, &idle()).reason, reason);
         assert_eq!(allocate(&closed, &[idle()]).write, None);
         assert_eq!(
@@ -334,33 +271,12 @@ fn a_closed_window_hides_nothing_that_a_person_must_lift() {
             ..outside().clone()
         }]
     });
-    for (says, fleet, reason) in [
-        ("nothing else", closed, waits),
-        (
-            "not enforced",
-            FleetFacts {
-                starts: not_enforced,
-                ..closed
-            },
-            waits,
-        ),
-        (
-            "the fleet is paused",
-            FleetFacts {
-                starts: Starts::Paused,
-                ..closed
-            },
-            Reason::FleetPaused,
-        ),
-        (
-            "another operator",
-            FleetFacts {
-                alone: false,
-                ..closed
-            },
-            Reason::OtherOperator(OtherOperator::Installed),
-        ),
-    ] {
+    for (says, fleet, reason) in rows! {
+        "nothing else", closed => waits;
+        "not enforced", FleetFacts { starts: not_enforced, ..closed } => waits;
+        "the fleet is paused", FleetFacts { starts: Starts::Paused, ..closed } => Reason::FleetPaused;
+        "another operator", FleetFacts { alone: false, ..closed } => Reason::OtherOperator(OtherOperator::Installed);
+    } {
         assert_eq!(decide(&fleet, &idle()).reason, reason, "{says}");
         let in_pool = FleetFacts {
             pools: &pools,

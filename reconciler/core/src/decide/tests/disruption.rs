@@ -145,92 +145,26 @@ fn the_annotations_stay_while_pods_of_others_need_room() {
     let is_new = waits
         .with_node(|node| node.version = Some(NEW.into()))
         .with_shadow(|shadow| shadow.status.current_version = Some(NEW));
-    for (what, other, slots, change, stay) in [
-        ("waits", waits, &no, unchanged, true),
-        (
-            "has its slot",
-            runs(StagedAndPerformedUpdate),
-            &its,
-            unchanged,
-            true,
-        ),
-        (
-            "is drained",
-            runs(RebootedIntoUpdate).marked_by(&DRAINED),
-            &its,
-            unchanged,
-            true,
-        ),
-        (
-            "has pods that nobody knows",
-            waits.with(|it| it.pods.known = false),
-            &no,
-            unchanged,
-            true,
-        ),
-        (
-            "is monitored",
-            runs(MonitoringUpdate).rebooted(NEW),
-            &its,
-            unchanged,
-            true,
-        ),
-        ("is too young", young, &no, unchanged, true),
-        (
-            "is too young for another version",
-            wants_another(young),
-            &no,
-            unchanged,
-            false,
-        ),
-        (
-            "waits for another version",
-            wants_another(waits),
-            &no,
-            unchanged,
-            false,
-        ),
-        (
-            "is of another pool",
-            waits.in_pool(0),
-            &no,
-            unchanged,
-            false,
-        ),
-        ("is not Ready", waits.not_ready(), &no, unchanged, false),
-        ("is up to date", is_new, &no, unchanged, false),
-        ("waits for its window", waits, &no, outside, false),
-        ("waits, and the kept one is away", waits, &no, away, true),
-        ("waits for long", waits, &no, for_long, false),
-        (
-            "has its slot for long",
-            runs(StagedAndPerformedUpdate),
-            &its,
-            for_long,
-            false,
-        ),
-        (
-            "has its slot in a pause",
-            runs(StagedAndPerformedUpdate),
-            &its,
-            paused,
-            false,
-        ),
-        (
-            "has its slot, the kept one is left out",
-            runs(StagedAndPerformedUpdate),
-            &its,
-            unlabelled,
-            false,
-        ),
-        (
-            "has its slot, the kept one is lost",
-            runs(StagedAndPerformedUpdate),
-            &its,
-            lost,
-            false,
-        ),
-    ] {
+    for (what, other, slots, change, stay) in rows! {
+        "waits", waits, &no, unchanged => true;
+        "has its slot", runs(StagedAndPerformedUpdate), &its, unchanged => true;
+        "is drained", runs(RebootedIntoUpdate).marked_by(&DRAINED), &its, unchanged => true;
+        "has pods that nobody knows", waits.with(|it| it.pods.known = false), &no, unchanged => true;
+        "is monitored", runs(MonitoringUpdate).rebooted(NEW), &its, unchanged => true;
+        "is too young", young, &no, unchanged => true;
+        "is too young for another version", wants_another(young), &no, unchanged => false;
+        "waits for another version", wants_another(waits), &no, unchanged => false;
+        "is of another pool", waits.in_pool(0), &no, unchanged => false;
+        "is not Ready", waits.not_ready(), &no, unchanged => false;
+        "is up to date", is_new, &no, unchanged => false;
+        "waits for its window", waits, &no, outside => false;
+        "waits, and the kept one is away", waits, &no, away => true;
+        "waits for long", waits, &no, for_long => false;
+        "has its slot for long", runs(StagedAndPerformedUpdate), &its, for_long => false;
+        "has its slot in a pause", runs(StagedAndPerformedUpdate), &its, paused => false;
+        "has its slot, the kept one is left out", runs(StagedAndPerformedUpdate), &its, unlabelled => false;
+        "has its slot, the kept one is lost", runs(StagedAndPerformedUpdate), &its, lost => false;
+    } {
         let open = rules(&json!({}));
         let pools = [pool("other", &open)];
         let mut views = vec![kept(&KEPT), other];

@@ -160,41 +160,6 @@ fn a_node_that_runs_an_older_version_keeps_its_pool_from_being_done() {
 }
 
 #[test]
-fn who_waits_for_a_pool_is_told_for_what() {
-    let until = "2026-11-21T11:19:00Z".parse().unwrap();
-    let behind = "not done with this version: its node b runs an older version and does not want this one; its wave may \
-        not have come (settings.updates.ignore-waves)";
-    for (standing, said) in [
-        (
-            FirstPoolStanding::NotDone,
-            ": it is not done with this version",
-        ),
-        (FirstPoolStanding::Behind("b"), &format!(": it is {behind}")),
-        (
-            FirstPoolStanding::Soaking(until),
-            ": it is done with this version, and soaks until 2026-11-21T11:19:00Z",
-        ),
-        (
-            FirstPoolStanding::Missing,
-            ", and there is no BottlerocketPool of this name",
-        ),
-        (
-            FirstPoolStanding::Empty,
-            ", and owns no node that is opted in, so it is never done",
-        ),
-    ] {
-        let reason = Reason::WaitingForPool(FirstPool {
-            pool: "canary",
-            standing,
-        });
-        assert_eq!(
-            reason.message(),
-            format!("the pool canary goes first (spec.dependsOn){said}")
-        );
-    }
-}
-
-#[test]
 fn a_pool_is_done_once_one_of_its_nodes_runs_the_version_in_service() {
     let (first, follows) = (
         rules(&json!({})),
@@ -210,21 +175,13 @@ fn a_pool_is_done_once_one_of_its_nodes_runs_the_version_in_service() {
         ..without_slots()
     };
     let a = updated("brs-a", 0, AWS);
-    for (what, a, done) in [
-        ("it is", a, true),
-        ("it is not Ready", a.not_ready(), false),
-        (
-            "it is being updated",
-            a.with_node(|node| node.marker = Some(Ok(DRAINED.clone()))),
-            false,
-        ),
-        (
-            "it is not opted in",
-            a.with_node(|node| node.labelled = false),
-            false,
-        ),
-        ("it is of another pool", a.in_pool(1), false),
-    ] {
+    for (what, a, done) in rows! {
+        "it is", a => true;
+        "it is not Ready", a.not_ready() => false;
+        "it is being updated", a.with_node(|node| node.marker = Some(Ok(DRAINED.clone()))) => false;
+        "it is not opted in", a.with_node(|node| node.labelled = false) => false;
+        "it is of another pool", a.in_pool(1) => false;
+    } {
         assert_eq!(
             canaries_are_done(allocate(&fleet, &[a]).write.as_ref()),
             done,
@@ -284,88 +241,18 @@ fn a_halt_of_one_variant_holds_no_other_behind_a_pool() {
         Some("2026-11-21T00:00:00Z".to_owned()),
         Some(fleet().now.to_owned()),
     );
-    for (what, views, halt, was_done, resumes, expected) in [
-        (
-            "one without nodes of the variant stays done",
-            of_aws,
-            Some(NVIDIA),
-            true,
-            false,
-            &before,
-        ),
-        (
-            "so does one with such nodes",
-            mixed,
-            Some(NVIDIA),
-            true,
-            false,
-            &before,
-        ),
-        (
-            "one becomes done without them",
-            mixed,
-            Some(NVIDIA),
-            false,
-            false,
-            &now,
-        ),
-        (
-            "they count if nothing is halted",
-            mixed,
-            None,
-            false,
-            false,
-            &None,
-        ),
-        (
-            "a halt of all its nodes clears it",
-            of_aws,
-            Some(AWS),
-            true,
-            false,
-            &None,
-        ),
-        (
-            "once the version is resumed, they have to be done, too",
-            mixed,
-            Some(NVIDIA),
-            true,
-            true,
-            &None,
-        ),
-        (
-            "and pools of others go on",
-            of_aws,
-            Some(NVIDIA),
-            true,
-            true,
-            &before,
-        ),
-        (
-            "one that joins, and wants it, changes nothing",
-            mixed,
-            None,
-            true,
-            false,
-            &before,
-        ),
-        (
-            "nor does it if none runs it",
-            &mixed[1..],
-            None,
-            true,
-            false,
-            &before,
-        ),
-        (
-            "once that of their own is resumed, they begin again",
-            of_aws,
-            Some(AWS),
-            true,
-            true,
-            &now,
-        ),
-    ] {
+    for (what, views, halt, was_done, resumes, expected) in rows! {
+        "one without nodes of the variant stays done", of_aws, Some(NVIDIA), true, false => &before;
+        "so does one with such nodes", mixed, Some(NVIDIA), true, false => &before;
+        "one becomes done without them", mixed, Some(NVIDIA), false, false => &now;
+        "they count if nothing is halted", mixed, None, false, false => &None;
+        "a halt of all its nodes clears it", of_aws, Some(AWS), true, false => &None;
+        "once the version is resumed, they have to be done, too", mixed, Some(NVIDIA), true, true => &None;
+        "and pools of others go on", of_aws, Some(NVIDIA), true, true => &before;
+        "one that joins, and wants it, changes nothing", mixed, None, true, false => &before;
+        "nor does it if none runs it", &mixed[1..], None, true, false => &before;
+        "once that of their own is resumed, they begin again", of_aws, Some(AWS), true, true => &now;
+    } {
         assert_eq!(since(views, halt, was_done, resumes), *expected, "{what}");
     }
 }

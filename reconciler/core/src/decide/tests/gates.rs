@@ -97,32 +97,16 @@ fn what_has_begun_is_held_where_it_may_wait() {
         }
     };
     let cart = Evicted::Missing("apps/v1/ReplicaSet/shop/cart");
-    for (what, view, by_gate) in [
-        ("staged", staged(), [cordoning, given_up, given_up, unknown]),
-        ("cordoned", staged().marked_by(&CORDONED), [draining; 4]),
-        ("back", back.marked_by(&DRAINED), [returning; 4]),
-        ("back in service", back, [monitoring; 4]),
-        (
-            "watched, and late",
-            late(Evicted::Back, true),
-            [Finishing, closed, unknown, unknown],
-        ),
-        (
-            "workloads not seen",
-            late(Evicted::Unknown, true),
-            [Finishing, closed, unknown, unknown],
-        ),
-        (
-            "a workload is missing",
-            late(cart, false),
-            [Finishing, closed, unknown, unknown],
-        ),
-        (
-            "fell back",
-            watched().with_node(|node| node.version = Some(OLD.into())),
-            [fell_back; 4],
-        ),
-    ] {
+    for (what, view, by_gate) in rows! {
+        "staged", staged() => [cordoning, given_up, given_up, unknown];
+        "cordoned", staged().marked_by(&CORDONED) => [draining; 4];
+        "back", back.marked_by(&DRAINED) => [returning; 4];
+        "back in service", back => [monitoring; 4];
+        "watched, and late", late(Evicted::Back, true) => [Finishing, closed, unknown, unknown];
+        "workloads not seen", late(Evicted::Unknown, true) => [Finishing, closed, unknown, unknown];
+        "a workload is missing", late(cart, false) => [Finishing, closed, unknown, unknown];
+        "fell back", watched().with_node(|node| node.version = Some(OLD.into())) => [fell_back; 4];
+    } {
         for (gate, reason) in [None, CLOSED, UNKNOWN, AWAITED].into_iter().zip(by_gate) {
             let pools = [pool(gate)];
             let decision = decide(
@@ -178,46 +162,16 @@ fn gates_matter_where_something_is_to_be_updated() {
         .with_shadow(|shadow| shadow.status.target_version = None);
     let gated = [pool(None), zones::pool("db")];
     let none = [zones::pool("web")];
-    for (what, pools, slots, view, matter) in [
-        (
-            "an update to be had",
-            &gated[..],
-            &NO_SLOTS,
-            idle().in_pool(0),
-            true,
-        ),
-        ("none", &gated, &NO_SLOTS, up_to_date, false),
-        (
-            "none, but one is under way",
-            &gated,
-            &*SLOT,
-            under_way,
-            true,
-        ),
-        ("none any more", &gated, &NO_SLOTS, under_way, false),
-        (
-            "a node that is left out",
-            &gated,
-            &NO_SLOTS,
-            left_out,
-            false,
-        ),
-        (
-            "an update of a pool without gates",
-            &none,
-            &NO_SLOTS,
-            idle().in_pool(0),
-            false,
-        ),
-        (
-            "an update of another pool without gates",
-            &gated,
-            &NO_SLOTS,
-            idle().in_pool(1),
-            false,
-        ),
-        ("an update of no pool", &gated, &NO_SLOTS, idle(), false),
-    ] {
+    for (what, pools, slots, view, matter) in rows! {
+        "an update to be had", &gated[..], &NO_SLOTS, idle().in_pool(0) => true;
+        "none", &gated, &NO_SLOTS, up_to_date => false;
+        "none, but one is under way", &gated, &*SLOT, under_way => true;
+        "none any more", &gated, &NO_SLOTS, under_way => false;
+        "a node that is left out", &gated, &NO_SLOTS, left_out => false;
+        "an update of a pool without gates", &none, &NO_SLOTS, idle().in_pool(0) => false;
+        "an update of another pool without gates", &gated, &NO_SLOTS, idle().in_pool(1) => false;
+        "an update of no pool", &gated, &NO_SLOTS, idle() => false;
+    } {
         let fleet = FleetFacts {
             slots,
             pools,

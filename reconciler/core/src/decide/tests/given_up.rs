@@ -21,49 +21,19 @@ fn an_update_is_given_up_for_a_reason() {
     let (fell_back, unclaimed) = (granted(true).rebooted(OLD), Value::Absent);
     // The spent claim is tested: a new one would win.
     let spent = Value::text(FIRST_BOOT);
-    for (what, view, why, claim) in [
-        ("failed", failed, Abort::StepFailed, &unclaimed),
-        ("too long", late, Abort::DeadlineExceeded, &unclaimed),
-        (
-            "paused",
-            staging.with_node(|node| node.paused = true),
-            Abort::NodePaused,
-            &unclaimed,
-        ),
-        (
-            "unlabelled",
-            staging.with_node(|node| node.labelled = false),
-            Abort::NotLabelled,
-            &unclaimed,
-        ),
-        (
-            "another",
-            wants(Some("1.21.0")),
-            Abort::OtherTarget,
-            &unclaimed,
-        ),
-        ("no target", wants(None), Abort::OtherTarget, &unclaimed),
-        (
-            "not in place",
-            not_in_place,
-            Abort::NoInPlaceUpdates,
-            &unclaimed,
-        ),
-        (
-            "rebooted by itself",
-            staging.rebooted(OLD),
-            Abort::RebootedByItself,
-            &unclaimed,
-        ),
-        ("fell back", fell_back, Abort::FellBack, &spent),
+    for (what, view, why, claim) in rows! {
+        "failed", failed, Abort::StepFailed => &unclaimed;
+        "too long", late, Abort::DeadlineExceeded => &unclaimed;
+        "paused", staging.with_node(|node| node.paused = true), Abort::NodePaused => &unclaimed;
+        "unlabelled", staging.with_node(|node| node.labelled = false), Abort::NotLabelled => &unclaimed;
+        "another", wants(Some("1.21.0")), Abort::OtherTarget => &unclaimed;
+        "no target", wants(None), Abort::OtherTarget => &unclaimed;
+        "not in place", not_in_place, Abort::NoInPlaceUpdates => &unclaimed;
+        "rebooted by itself", staging.rebooted(OLD), Abort::RebootedByItself => &unclaimed;
+        "fell back", fell_back, Abort::FellBack => &spent;
         // A person may resume the version at once. But no word of an agent may hide a bad release.
-        (
-            "so it said",
-            says(fell_back, Problem::NotNextToBoot),
-            Abort::FellBack,
-            &spent,
-        ),
-    ] {
+        "so it said", says(fell_back, Problem::NotNextToBoot), Abort::FellBack => &spent;
+    } {
         assert_eq!(aborts(&view), Some(why), "{what}");
         let decision = decide(&fleet(), &view);
         assert_eq!(next_state(&decision), Some(Idle), "{what}");

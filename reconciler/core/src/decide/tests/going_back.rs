@@ -24,18 +24,10 @@ fn a_downgrade_waits_neither_for_order_nor_for_age() {
         pool: "canary",
         standing: FirstPoolStanding::NotDone,
     };
-    for (what, spec, forth) in [
-        (
-            "order",
-            json!({"dependsOn": [{"pool": "canary"}]}),
-            Reason::WaitingForPool(first),
-        ),
-        (
-            "age",
-            json!({"versions": {"minAge": "72h"}}),
-            Reason::VersionTooYoung(Until::Unknown),
-        ),
-    ] {
+    for (what, spec, forth) in rows! {
+        "order", json!({"dependsOn": [{"pool": "canary"}]}) => Reason::WaitingForPool(first);
+        "age", json!({"versions": {"minAge": "72h"}}) => Reason::VersionTooYoung(Until::Unknown);
+    } {
         let rules = rules(&spec);
         let pools = [pool("web", &rules)];
         let fleet = FleetFacts {
@@ -58,50 +50,14 @@ fn a_downgrade_waits_for_everything_else() {
         ..halted(known())
     }];
     let outside = Starts::OutsideWindow(Until::Unknown);
-    for (what, pool, versions, reason) in [
-        (
-            "atLeast",
-            PoolFacts {
-                rules: Some(&least),
-                ..free.clone()
-            },
-            &[][..],
-            Reason::VersionNotAllowed(OLD),
-        ),
-        (
-            "windows",
-            PoolFacts {
-                starts: outside,
-                ..free.clone()
-            },
-            &[][..],
-            Reason::OutsideWindow(Until::Unknown),
-        ),
-        (
-            "gates",
-            PoolFacts {
-                gate: Some((GateState::Closed, "g")),
-                ..free.clone()
-            },
-            &[][..],
-            Reason::GateClosed("g"),
-        ),
-        (
-            "limits",
-            PoolFacts {
-                limit: 0,
-                ..free.clone()
-            },
-            &[][..],
-            Reason::LimitReached(Turn::NoSlot),
-        ),
-        (
-            "halts",
-            free.clone(),
-            &halted,
-            Reason::VersionHalted(TooManyFailures::Version(OLD)),
-        ),
-    ] {
+    for (what, pool, versions, reason) in rows! {
+        "atLeast", PoolFacts { rules: Some(&least), ..free.clone() }, &[][..] => Reason::VersionNotAllowed(OLD);
+        "windows", PoolFacts { starts: outside, ..free.clone() }, &[][..] => Reason::OutsideWindow(Until::Unknown);
+        "gates", PoolFacts { gate: Some((GateState::Closed, "g")), ..free.clone() }, &[][..]
+            => Reason::GateClosed("g");
+        "limits", PoolFacts { limit: 0, ..free.clone() }, &[][..] => Reason::LimitReached(Turn::NoSlot);
+        "halts", free.clone(), &halted => Reason::VersionHalted(TooManyFailures::Version(OLD));
+    } {
         let pools = [pool];
         let fleet = FleetFacts {
             pools: &pools,

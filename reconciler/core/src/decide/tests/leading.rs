@@ -6,7 +6,7 @@ use brupop_api::crds::COUNTER_MAX;
 use brupop_api::fleet::BottlerocketFleetStatus;
 
 use super::world::*;
-use crate::decide::{new_shadow, new_term};
+use crate::decide::new_term;
 
 #[test]
 fn a_new_leader_has_the_highest_term() {
@@ -42,26 +42,6 @@ fn a_new_leader_has_the_highest_term() {
         sets(&take, Field::Slot(SHADOW)),
         Some(Value::Slot(made_again))
     );
-}
-
-#[test]
-fn no_slot_is_taken_in_the_ledger_of_another_term() {
-    let fleet = without_slots();
-    for (ledger_term, takes) in [
-        (Some(fleet.term), true),
-        (Some(fleet.term + 1), false),
-        (None, false),
-    ] {
-        let write = allocate(
-            &FleetFacts {
-                ledger_term,
-                ..fleet
-            },
-            &[idle()],
-        )
-        .write;
-        assert_eq!(write.is_some(), takes, "{ledger_term:?}");
-    }
 }
 
 /// Found by chaos (seed 7012): a person had deleted the shadow of a node that was being updated, and then the ledger.
@@ -180,31 +160,4 @@ fn the_lower_limit_is_named() {
             chosen.queued
         );
     }
-}
-
-#[test]
-fn a_new_shadow_is_idle_and_its_nodes() {
-    let shadow = serde_json::to_value(new_shadow(
-        "n",
-        "node-uid",
-        Some(3),
-        7,
-        "2026-11-21T04:00:00Z",
-    ))
-    .unwrap();
-    assert_eq!(shadow["metadata"]["name"], "brs-n");
-    assert_eq!(
-        shadow["metadata"]["labels"],
-        json!({"app.kubernetes.io/component": "brupop-shadow", "app.kubernetes.io/managed-by": "brupop",
-            "app.kubernetes.io/part-of": "brupop"})
-    );
-    assert_eq!(
-        shadow["metadata"]["ownerReferences"],
-        json!([{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "node-uid"}])
-    );
-    assert_eq!(
-        shadow["spec"],
-        json!({"state": "Idle", "attempt": 3, "leader_term": 7,
-            "state_transition_timestamp": "2026-11-21T04:00:00Z"})
-    );
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::decide::opt_in;
 use crate::facts::{FleetFacts, UnmanagedNode};
+use crate::tests::world::rows;
 use crate::window::{Starts, Until};
 use brupop_api::{Write, names};
 use brupop_apply::apply;
@@ -50,66 +51,21 @@ fn only_undecided_bottlerocket_nodes_are_opted_in() {
         label: Some(label),
         ..BARE
     };
-    for (says, node, starts, term, wanted) in [
-        ("a host without the label", BARE, Starts::Open, 4, true),
-        (
-            "outside of the window",
-            BARE,
-            Starts::OutsideWindow(Until::Unknown),
-            4,
-            true,
-        ),
-        (
-            "before there is a shadow to prove admission on",
-            BARE,
-            Starts::AdmissionNotEnforced,
-            4,
-            true,
-        ),
-        ("a paused fleet", BARE, Starts::Paused, 4, false),
-        ("another leads", BARE, Starts::Open, 5, false),
-        ("left out", label("none"), Starts::Open, 4, false),
-        (
-            "of an earlier interface",
-            label("1.0.0"),
-            Starts::Open,
-            4,
-            false,
-        ),
-        ("labelled with nothing", label(""), Starts::Open, 4, false),
-        ("labelled already", label("2.0.0"), Starts::Open, 4, false),
-        (
-            "Debian",
-            os("Debian GNU/Linux 13 (trixie)"),
-            Starts::Open,
-            4,
-            false,
-        ),
-        (
-            "a name that contains it",
-            os("Not Bottlerocket OS 1.19.4"),
-            Starts::Open,
-            4,
-            false,
-        ),
-        (
-            "its kubelet has said nothing yet",
-            os(""),
-            Starts::Open,
-            4,
-            false,
-        ),
-        (
-            "a new one",
-            UnmanagedNode {
-                young: true,
-                ..BARE
-            },
-            Starts::Open,
-            4,
-            false,
-        ),
-    ] {
+    for (says, node, starts, term, wanted) in rows! {
+        "a host without the label", BARE, Starts::Open, 4 => true;
+        "outside of the window", BARE, Starts::OutsideWindow(Until::Unknown), 4 => true;
+        "before there is a shadow to prove admission on", BARE, Starts::AdmissionNotEnforced, 4 => true;
+        "a paused fleet", BARE, Starts::Paused, 4 => false;
+        "another leads", BARE, Starts::Open, 5 => false;
+        "left out", label("none"), Starts::Open, 4 => false;
+        "of an earlier interface", label("1.0.0"), Starts::Open, 4 => false;
+        "labelled with nothing", label(""), Starts::Open, 4 => false;
+        "labelled already", label("2.0.0"), Starts::Open, 4 => false;
+        "Debian", os("Debian GNU/Linux 13 (trixie)"), Starts::Open, 4 => false;
+        "a name that contains it", os("Not Bottlerocket OS 1.19.4"), Starts::Open, 4 => false;
+        "its kubelet has said nothing yet", os(""), Starts::Open, 4 => false;
+        "a new one", UnmanagedNode { young: true, ..BARE }, Starts::Open, 4 => false;
+    } {
         assert_eq!(decided(&node, starts, term).is_some(), wanted, "{says}");
     }
 }
@@ -127,24 +83,12 @@ fn the_label_needs_the_node_as_seen() {
         }))
         .unwrap()
     };
-    for (says, node, taken) in [
-        ("as it was seen", node("u", BARE.os_image, None), true),
-        (
-            "another of this name",
-            node("v", BARE.os_image, None),
-            false,
-        ),
-        (
-            "another system",
-            node("u", "Debian GNU/Linux 13", None),
-            false,
-        ),
-        (
-            "somebody was faster",
-            node("u", BARE.os_image, Some("none")),
-            false,
-        ),
-    ] {
+    for (says, node, taken) in rows! {
+        "as it was seen", node("u", BARE.os_image, None) => true;
+        "another of this name", node("v", BARE.os_image, None) => false;
+        "another system", node("u", "Debian GNU/Linux 13", None) => false;
+        "somebody was faster", node("u", BARE.os_image, Some("none")) => false;
+    } {
         let mut after = node.clone();
         assert_eq!(apply(&write, &mut after).is_ok(), taken, "{says}");
         let labelled = after.metadata.labels.unwrap_or_default();

@@ -141,17 +141,6 @@ fn random_fleets_get_everywhere() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
-    #[test]
-    fn the_same_objects_bring_the_same_decisions(fleet in fleet()) {
-        let (one, other) = (fleet.cluster(), fleet.cluster());
-        let (one, other) = (fleet.observe(&one), fleet.observe(&other));
-        prop_assert_eq!(format!("{one:?}"), format!("{other:?}"));
-        prop_assert_eq!(allocate(&one.fleet, &one.views), allocate(&other.fleet, &other.views));
-        for (one_of, of_other) in one.views.iter().zip(&other.views) {
-            prop_assert_eq!(decide(&one.fleet, one_of), decide(&other.fleet, of_other));
-        }
-    }
-
     /// Each write holds on what it was decided on and changes it, and a reconciler that is left alone comes to rest.
     #[test]
     fn what_was_done_is_not_done_again(fleet in fleet()) {

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::world::{NEW, OLD};
 use crate::policy::Policy;
 use crate::tests::world::{
-    NOW, annotated, cluster, know_pods, known, labels, observe_knowing, pool, put_ledger, with,
+    NOW, annotated, cluster, know_pods, known, labels, observe_knowing, pool, put_ledger, rows,
+    with,
 };
 
 /// What becomes of an update whose image is staged, with these pools and this fleet; cordoned already, or not.
@@ -58,40 +59,25 @@ fn each_change_of_a_pool_is_heeded_until_the_cordon() {
     let freeze =
         json!([{"name": "x", "start": "2026-11-21T00:00:00Z", "end": "2026-11-22T00:00:00Z"}]);
     let (closed, goes_on) = ("Aborting(PoolClosed)", "Draining(Cordons)");
-    for (change, expected) in [
-        (json!({}), goes_on),
-        (json!({"paused": true}), closed),
-        (json!({"freezes": freeze}), closed),
-        (
-            json!({"windows": [{"schedule": "0 12 * * *", "duration": "1h"}]}),
-            closed,
-        ),
-        (
-            json!({"windows": [{"schedule": "0 3 * * *", "duration": "2h"}]}),
-            goes_on,
-        ),
-        (json!({"versions": {"below": NEW}}), closed),
-        (json!({"versions": {"atLeast": "9.0.0"}}), closed),
-        (json!({"versions": {"minAge": "72h"}}), closed),
-        (json!({"versions": {"minAge": "1h"}}), goes_on),
-        (json!({"dependsOn": [{"pool": "canary"}]}), closed),
-        (
-            json!({"windows": [{"schedule": "not at all", "duration": "1h"}]}),
-            closed,
-        ),
-        (json!({"maxUnavailable": "1%"}), goes_on),
-        (json!({"topology": {"mode": "OneAtATime"}}), goes_on),
-        (json!({"drain": {"timeout": "1s"}}), goes_on),
-        (
-            json!({"drain": {"loadBalancerDelay": "1m"}}),
-            "Draining(LeavesLoadBalancers)",
-        ),
-        (
-            json!({"verify": {"readyFor": "2h", "workloadsTimeout": "0s"}}),
-            goes_on,
-        ),
-        (json!({"priority": 7}), goes_on),
-    ] {
+    for (change, expected) in rows! {
+        json!({}) => goes_on;
+        json!({"paused": true}) => closed;
+        json!({"freezes": freeze}) => closed;
+        json!({"windows": [{"schedule": "0 12 * * *", "duration": "1h"}]}) => closed;
+        json!({"windows": [{"schedule": "0 3 * * *", "duration": "2h"}]}) => goes_on;
+        json!({"versions": {"below": NEW}}) => closed;
+        json!({"versions": {"atLeast": "9.0.0"}}) => closed;
+        json!({"versions": {"minAge": "72h"}}) => closed;
+        json!({"versions": {"minAge": "1h"}}) => goes_on;
+        json!({"dependsOn": [{"pool": "canary"}]}) => closed;
+        json!({"windows": [{"schedule": "not at all", "duration": "1h"}]}) => closed;
+        json!({"maxUnavailable": "1%"}) => goes_on;
+        json!({"topology": {"mode": "OneAtATime"}}) => goes_on;
+        json!({"drain": {"timeout": "1s"}}) => goes_on;
+        json!({"drain": {"loadBalancerDelay": "1m"}}) => "Draining(LeavesLoadBalancers)";
+        json!({"verify": {"readyFor": "2h", "workloadsTimeout": "0s"}}) => goes_on;
+        json!({"priority": 7}) => goes_on;
+    } {
         let pools = [("web", web(&change))];
         assert_eq!(reason(&pools, &json!({}), false), expected, "{change}");
         assert_eq!(
@@ -110,44 +96,14 @@ fn a_node_may_change_hands_in_mid_update() {
     );
     let paused = json!({"priority": 2, "paused": true});
     let (closed, goes_on) = ("Aborting(PoolClosed)", "Draining(Cordons)");
-    for (what, pools, fleet, expected) in [
-        (
-            "no pool selects it any more",
-            vec![("web", other)],
-            json!({}),
-            goes_on,
-        ),
-        (
-            "two contend for it",
-            vec![("a", all.clone()), ("web", web(&json!({})))],
-            json!({}),
-            closed,
-        ),
-        (
-            "a higher pool owns it",
-            vec![("a", paused), ("web", web(&json!({})))],
-            json!({}),
-            closed,
-        ),
-        (
-            "the whole fleet is paused",
-            vec![("web", web(&json!({})))],
-            json!({"paused": true}),
-            closed,
-        ),
-        (
-            "the same, in the default pool",
-            vec![],
-            json!({"paused": true}),
-            closed,
-        ),
-        (
-            "its pool is gone, and another one owns it",
-            vec![("a", all)],
-            json!({}),
-            goes_on,
-        ),
-    ] {
+    for (what, pools, fleet, expected) in rows! {
+        "no pool selects it any more", vec![("web", other)], json!({}) => goes_on;
+        "two contend for it", vec![("a", all.clone()), ("web", web(&json!({})))], json!({}) => closed;
+        "a higher pool owns it", vec![("a", paused), ("web", web(&json!({})))], json!({}) => closed;
+        "the whole fleet is paused", vec![("web", web(&json!({})))], json!({"paused": true}) => closed;
+        "the same, in the default pool", vec![], json!({"paused": true}) => closed;
+        "its pool is gone, and another one owns it", vec![("a", all)], json!({}) => goes_on;
+    } {
         assert_eq!(reason(&pools, &fleet, false), expected, "{what}");
         assert_eq!(
             reason(&pools, &fleet, true),

@@ -134,57 +134,25 @@ fn a_slot_is_given_back_once_nothing_is_left_of_its_update() {
         view.with_shadow(|it| it.status.current_state = Some(ErrorReset))
     };
     let late = |view: &NodeView<'static>| busy(view).with(|view| view.time.step_overdue = true);
-    for (says, view, expected) in [
-        ("its attempt is over", over, true),
-        ("the agent is not done", busy(&over), false),
-        ("the agent is not done in time", late(&over), true),
-        ("the node is still marked", marked(&over), false),
-        ("its node is not Ready", over.not_ready(), true),
-        (
-            "its attempt has not begun",
-            over.with_shadow(|it| it.spec.attempt = None),
-            false,
-        ),
-        (
-            "it runs",
-            over.with_shadow(|it| it.spec.state = MonitoringUpdate),
-            false,
-        ),
-        ("its node is gone", NodeView { node: None, ..over }, true),
-        ("its shadow is gone, and its node opted out", gone, true),
-        (
-            "the same, and the node is not Ready",
-            gone.not_ready(),
-            false,
-        ),
-        (
-            "the same, and the node is still marked",
-            marked(&gone),
-            false,
-        ),
-        (
-            "its shadow is gone, and comes again",
-            gone.with_node(|node| node.labelled = true),
-            false,
-        ),
-        ("its shadow was made again", another, true),
-        (
-            "the same, and its node is not Ready",
-            another.not_ready(),
-            false,
-        ),
-        (
-            "the same, and the node is still marked",
-            marked(&another),
-            false,
-        ),
-        ("the same, and the agent is not done", busy(&another), false),
-        (
-            "the same, and the agent is not done in time",
-            late(&another),
-            true,
-        ),
-    ] {
+    for (says, view, expected) in rows! {
+        "its attempt is over", over => true;
+        "the agent is not done", busy(&over) => false;
+        "the agent is not done in time", late(&over) => true;
+        "the node is still marked", marked(&over) => false;
+        "its node is not Ready", over.not_ready() => true;
+        "its attempt has not begun", over.with_shadow(|it| it.spec.attempt = None) => false;
+        "it runs", over.with_shadow(|it| it.spec.state = MonitoringUpdate) => false;
+        "its node is gone", NodeView { node: None, ..over } => true;
+        "its shadow is gone, and its node opted out", gone => true;
+        "the same, and the node is not Ready", gone.not_ready() => false;
+        "the same, and the node is still marked", marked(&gone) => false;
+        "its shadow is gone, and comes again", gone.with_node(|node| node.labelled = true) => false;
+        "its shadow was made again", another => true;
+        "the same, and its node is not Ready", another.not_ready() => false;
+        "the same, and the node is still marked", marked(&another) => false;
+        "the same, and the agent is not done", busy(&another) => false;
+        "the same, and the agent is not done in time", late(&another) => true;
+    } {
         let (fleet, views) = (fleet(), [view]);
         let freed = allocate(&fleet, &views).freed;
         assert_eq!(
@@ -211,45 +179,5 @@ fn who_has_a_slot_counts_once() {
             taken,
             "a limit of {limit}"
         );
-    }
-}
-
-/// What the fleet's status shows as its limit.
-#[test]
-fn no_more_slots_are_told_of_than_there_can_be() {
-    let pools = [
-        PoolFacts {
-            limit: 3,
-            ..zones::pool("a")
-        },
-        PoolFacts {
-            limit: 4,
-            ..zones::pool("b")
-        },
-    ];
-    let empty = [PoolFacts {
-        nodes: 0,
-        ..zones::pool("a")
-    }];
-    for (says, pools, unselected, limit, ceiling, expected) in [
-        ("no pools", &[][..], 0, 2, u64::MAX, 2),
-        ("pools own all nodes", &pools[..], 0, 2, u64::MAX, 7),
-        ("and not all", &pools[..], 5, 2, u64::MAX, 9),
-        ("the fleet has a ceiling", &pools[..], 5, 2, 6, 6),
-        ("a pool without nodes", &empty[..], 5, 2, u64::MAX, 2),
-        ("unlimited", &pools[..], 5, u64::MAX, u64::MAX, 500),
-    ] {
-        let default_pool = &PoolFacts {
-            nodes: unselected,
-            limit,
-            ..PoolFacts::DEFAULT
-        };
-        let fleet = FleetFacts {
-            ceiling,
-            default_pool,
-            pools,
-            ..without_slots()
-        };
-        assert_eq!(fleet.total_limit(), expected, "{says}");
     }
 }

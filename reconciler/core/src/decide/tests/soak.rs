@@ -9,31 +9,16 @@ const MISSING: Evicted<'static> = Evicted::Missing(CART);
 
 #[test]
 fn the_soak_ends_when_workloads_are_back() {
-    for (evicted, overdue, verified, reason) in [
-        (Evicted::Back, false, true, Reason::Finishing),
-        (Evicted::Back, true, true, Reason::Finishing),
-        (
-            Evicted::Back,
-            false,
-            false,
-            Reason::Monitoring(MonitorStep::InService),
-        ),
-        (
-            MISSING,
-            false,
-            false,
-            Reason::Monitoring(MonitorStep::InService),
-        ),
-        (MISSING, false, true, Reason::WorkloadsUnavailable(CART)),
-        (MISSING, true, true, Reason::Finishing),
-        (
-            Evicted::Unknown,
-            false,
-            true,
-            Reason::Monitoring(MonitorStep::InService),
-        ),
-        (Evicted::Unknown, true, true, Reason::Finishing),
-    ] {
+    for (evicted, overdue, verified, reason) in rows! {
+        Evicted::Back, false, true => Reason::Finishing;
+        Evicted::Back, true, true => Reason::Finishing;
+        Evicted::Back, false, false => Reason::Monitoring(MonitorStep::InService);
+        MISSING, false, false => Reason::Monitoring(MonitorStep::InService);
+        MISSING, false, true => Reason::WorkloadsUnavailable(CART);
+        MISSING, true, true => Reason::Finishing;
+        Evicted::Unknown, false, true => Reason::Monitoring(MonitorStep::InService);
+        Evicted::Unknown, true, true => Reason::Finishing;
+    } {
         let mut view = NodeView {
             evicted,
             ..watched()
@@ -80,19 +65,6 @@ fn workloads_that_stay_away_end_the_update_as_updated() {
         .unwrap();
     assert_eq!(sets(&ledger, Field::Slot(SHADOW)), Some(Value::Absent));
     assert_eq!(records_of(&ledger).unwrap()[0].succeeded, 1);
-}
-
-#[test]
-fn a_node_without_label_waits_for_none() {
-    let view = NodeView {
-        evicted: MISSING,
-        ..watched()
-    }
-    .with_node(|node| node.labelled = false);
-    assert_eq!(
-        decide(&fleet(), &view).reason,
-        Reason::Aborting(Abort::NotLabelled)
-    );
 }
 
 #[test]

@@ -92,34 +92,17 @@ fn each_view_has_its_step() {
     }];
     let cordoned = staged().marked_by(&CORDONED);
     let back = updating(RebootedIntoUpdate, RebootedIntoUpdate).rebooted(NEW);
-    for (what, view, step) in [
-        ("it begins", idle(), Some(Step::Stage(NEW))),
-        ("it is staged", staged(), Some(Step::Cordon)),
-        ("pods are evicted", cordoned, Some(Step::Evict)),
-        (
-            "uncordoned",
-            cordoned.with_node(|it| it.unschedulable = false),
-            Some(Step::CordonAgain),
-        ),
-        (
-            "it is empty but for pods that are left",
-            cordoned.with(|it| (it.pods.drained, it.pods.left) = (true, &left)),
-            Some(Step::Grant),
-        ),
-        ("it is back, and monitored", back, Some(Step::Monitor)),
-        (
-            "it fell back",
-            back.rebooted(OLD),
-            Some(Step::Abort(Abort::FellBack)),
-        ),
-        (
-            "it was monitored",
-            watched(),
-            Some(Step::Finish {
-                workloads_back: true,
-            }),
-        ),
-    ] {
+    for (what, view, step) in rows! {
+        "it begins", idle() => Some(Step::Stage(NEW));
+        "it is staged", staged() => Some(Step::Cordon);
+        "pods are evicted", cordoned => Some(Step::Evict);
+        "uncordoned", cordoned.with_node(|it| it.unschedulable = false) => Some(Step::CordonAgain);
+        "it is empty but for pods that are left", cordoned.with(|it| (it.pods.drained, it.pods.left) = (true, &left))
+            => Some(Step::Grant);
+        "it is back, and monitored", back => Some(Step::Monitor);
+        "it fell back", back.rebooted(OLD) => Some(Step::Abort(Abort::FellBack));
+        "it was monitored", watched() => Some(Step::Finish { workloads_back: true });
+    } {
         assert_eq!(decide(&fleet(), &view).step, step, "{what}");
     }
 }
@@ -130,16 +113,10 @@ fn no_node_is_emptied_without_admission() {
         enforced: false,
         ..fleet()
     };
-    for (fleet, exclude) in [
-        (alone, false),
-        (
-            FleetFacts {
-                starts: Starts::Paused,
-                ..alone
-            },
-            true,
-        ),
-    ] {
+    for (fleet, exclude) in rows! {
+        alone => false;
+        FleetFacts { starts: Starts::Paused, ..alone } => true;
+    } {
         let view = staged().with(|view| view.time.exclude = exclude);
         let decision = decide(&fleet, &view);
         assert_eq!(
@@ -290,56 +267,14 @@ fn a_drain_without_grant_ends_by_deadline() {
         Reason::Draining(DrainStep::Evicts),
     );
     let granted = Some(RebootedIntoUpdate);
-    for (says, pods, unschedulable, force, reason, next) in [
-        (
-            "its pods cannot be looked at",
-            looked(false, false),
-            true,
-            false,
-            timed_out,
-            Some(Idle),
-        ),
-        (
-            "its pods come back each time",
-            looked(true, false),
-            true,
-            false,
-            timed_out,
-            Some(Idle),
-        ),
-        (
-            "no fresh list agrees",
-            looked(true, true),
-            true,
-            false,
-            timed_out,
-            Some(Idle),
-        ),
-        (
-            "with force they are deleted",
-            looked(true, false),
-            true,
-            true,
-            goes_on,
-            None,
-        ),
-        (
-            "with force it is tried on",
-            looked(true, true),
-            true,
-            true,
-            goes_on,
-            granted,
-        ),
-        (
-            "uncordoned after its drain",
-            looked(true, true),
-            false,
-            false,
-            Reason::Draining(DrainStep::Cordons),
-            None,
-        ),
-    ] {
+    for (says, pods, unschedulable, force, reason, next) in rows! {
+        "its pods cannot be looked at", looked(false, false), true, false, timed_out => Some(Idle);
+        "its pods come back each time", looked(true, false), true, false, timed_out => Some(Idle);
+        "no fresh list agrees", looked(true, true), true, false, timed_out => Some(Idle);
+        "with force they are deleted", looked(true, false), true, true, goes_on => None;
+        "with force it is tried on", looked(true, true), true, true, goes_on => granted;
+        "uncordoned after its drain", looked(true, true), false, false, Reason::Draining(DrainStep::Cordons) => None;
+    } {
         let view = staged()
             .marked_by(&DRAINED)
             .with_node(|node| node.unschedulable = unschedulable);

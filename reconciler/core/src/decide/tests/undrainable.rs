@@ -173,63 +173,15 @@ fn drain_that_a_budget_makes_hopeless_disturbs_others_once() {
     };
     let [blocked, other] = [failed("DrainBlocked"), failed("DrainTimedOut")];
     let given_up = Reason::Aborting(Abort::DrainBlocked);
-    for (says, force, failures, first_over, first_left, is_blocked, gives_up) in [
-        (
-            "a budget blocked its last drain, too",
-            false,
-            Some(&blocked),
-            true,
-            true,
-            true,
-            true,
-        ),
-        (
-            "they have their part of the time",
-            false,
-            Some(&blocked),
-            false,
-            true,
-            true,
-            false,
-        ),
-        (
-            "they are terminating",
-            false,
-            Some(&blocked),
-            true,
-            true,
-            false,
-            false,
-        ),
-        (
-            "they have gone, and a budget blocks others",
-            false,
-            Some(&blocked),
-            true,
-            false,
-            true,
-            false,
-        ),
-        (
-            "its last drain failed on another thing",
-            false,
-            Some(&other),
-            true,
-            true,
-            true,
-            false,
-        ),
-        ("it is the first", false, None, true, true, true, false),
-        (
-            "pods will be deleted",
-            true,
-            Some(&blocked),
-            true,
-            true,
-            true,
-            false,
-        ),
-    ] {
+    for (says, force, failures, first_over, first_left, is_blocked, gives_up) in rows! {
+        "a budget blocked its last drain, too", false, Some(&blocked), true, true, true => true;
+        "they have their part of the time", false, Some(&blocked), false, true, true => false;
+        "they are terminating", false, Some(&blocked), true, true, false => false;
+        "they have gone, and a budget blocks others", false, Some(&blocked), true, false, true => false;
+        "its last drain failed on another thing", false, Some(&other), true, true, true => false;
+        "it is the first", false, None, true, true, true => false;
+        "pods will be deleted", true, Some(&blocked), true, true, true => false;
+    } {
         let view = staged()
             .marked_by(&CORDONED)
             .with_shadow(|shadow| shadow.spec.last_failure = failures);

@@ -300,32 +300,17 @@ fn a_deleted_node_counts_if_lost_before() {
         .write?;
         slot_of(&write, SHADOW).map(|slot| slot.lost)
     };
-    for (says, was, seen, notes) in [
-        ("away for long", false, away, Some(true)),
-        ("and still", true, away, None),
-        ("not for long", false, soon, None),
-        ("its reboot was not claimed", false, unclaimed, None),
-        ("an autoscaler removes it", false, leaving, None),
-        (
-            "an autoscaler removes it for it was lost",
-            true,
-            leaving,
-            None,
-        ),
-        ("it is back", true, ready, Some(false)),
-        (
-            "another machine came, and its shadow is still the old one",
-            true,
-            another,
-            None,
-        ),
-        (
-            "another machine came, and its shadow says nothing yet",
-            true,
-            unknown,
-            None,
-        ),
-    ] {
+    for (says, was, seen, notes) in rows! {
+        "away for long", false, away => Some(true);
+        "and still", true, away => None;
+        "not for long", false, soon => None;
+        "its reboot was not claimed", false, unclaimed => None;
+        "an autoscaler removes it", false, leaving => None;
+        "an autoscaler removes it for it was lost", true, leaving => None;
+        "it is back", true, ready => Some(false);
+        "another machine came, and its shadow is still the old one", true, another => None;
+        "another machine came, and its shadow says nothing yet", true, unknown => None;
+    } {
         assert_eq!(noted(was, seen), notes, "{says}");
     }
 
@@ -347,18 +332,12 @@ fn a_deleted_node_counts_if_lost_before() {
             slots: &held,
             ..fleet()
         };
-        for (says, left) in [
-            ("its shadow is there", &[alone][..]),
-            (
-                "its shadow went first",
-                &[NodeView {
-                    shadow: None,
-                    ..alone
-                }],
-            ),
-            ("nothing is left of it", &[]),
-            ("another machine came under its name", &[replaced]),
-        ] {
+        for (says, left) in rows! {
+            "its shadow is there" => &[alone][..];
+            "its shadow went first" => &[NodeView { shadow: None, ..alone }];
+            "nothing is left of it" => &[];
+            "another machine came under its name" => &[replaced];
+        } {
             let halted = record(&fleet, None, left).and_then(|record| why(&record));
             assert_eq!(
                 halted.as_deref(),

@@ -29,7 +29,7 @@ pub(super) use crate::facts::{
     FleetFacts, NodeView, Observed, Owner, PodFacts, PoolFacts, TimeFacts,
 };
 pub(super) use crate::objects::{NodeFacts, Readiness};
-pub(super) use crate::tests::world::{NEW, OLD};
+pub(super) use crate::tests::world::{NEW, OLD, rows};
 pub(super) use crate::times::Ahead;
 pub(super) use crate::window::{Starts, Until};
 

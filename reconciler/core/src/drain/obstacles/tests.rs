@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::drain::{Budgets, matters};
-use crate::tests::world;
+use crate::tests::world::{self, rows};
 use brupop_api::item::Unreadable;
 use kube::core::Selector;
 use serde_json::json;
@@ -69,46 +69,22 @@ fn what_can_never_be_evicted_is_named() {
         vec![budget]
     };
     let too_many = Some("of namespace shop have more than 4096");
-    for (says, pod, budgets, word) in [
-        ("no budget", &cart, vec![], None),
-        ("one that allows a disruption", &cart, most(), None),
-        ("one that allows none", &cart, all(), None),
-        ("of no pods", &cart, nothing(), None),
-        (
-            "of all pods, beside another",
-            &cart,
-            [everything(), most()].concat(),
-            Some("shop/everything and most select"),
-        ),
-        ("two", &cart, two(), Some("shop/a and b select")),
-        (
-            "two, not Ready",
-            &unready,
-            two(),
-            Some("shop/a and b select"),
-        ),
-        ("two, not begun", &pending, two(), None),
-        ("thousands", &cart, huge, too_many),
-        (
-            "unreadable",
-            &cart,
-            unread("shop"),
-            Some("shop/bad cannot be read, for its selector is"),
-        ),
-        (
-            "unreadable, of another namespace",
-            &cart,
-            unread("bank"),
-            None,
-        ),
-        ("of a DaemonSet", &of("DaemonSet"), all(), None),
-        (
-            "unmanaged",
-            &pod("debug", None, "True"),
-            vec![],
-            Some("shop/debug has no controller"),
-        ),
-    ] {
+    for (says, pod, budgets, word) in rows! {
+        "no budget", &cart, vec![] => None;
+        "one that allows a disruption", &cart, most() => None;
+        "one that allows none", &cart, all() => None;
+        "of no pods", &cart, nothing() => None;
+        "of all pods, beside another", &cart, [everything(), most()].concat()
+            => Some("shop/everything and most select");
+        "two", &cart, two() => Some("shop/a and b select");
+        "two, not Ready", &unready, two() => Some("shop/a and b select");
+        "two, not begun", &pending, two() => None;
+        "thousands", &cart, huge => too_many;
+        "unreadable", &cart, unread("shop") => Some("shop/bad cannot be read, for its selector is");
+        "unreadable, of another namespace", &cart, unread("bank") => None;
+        "of a DaemonSet", &of("DaemonSet"), all() => None;
+        "unmanaged", &pod("debug", None, "True"), vec![] => Some("shop/debug has no controller");
+    } {
         let here = by_namespace([pod], &budgets);
         let why = |ours: bool| undrainable([pod], &here, |_| ours, Timestamp::UNIX_EPOCH);
         let found = why(false);
@@ -139,70 +115,20 @@ fn a_shut_budget_is_waited_for() {
     let spares_ready: fn(&mut Budget) = |budget| budget.spares_ready_only = true;
     let mut pending = unready.clone();
     pending.body.as_mut().unwrap().pending = true;
-    for (says, pods, budgets, waits) in [
-        ("one that allows none", vec![&ready], allowing(0), true),
-        ("one that allows one", vec![&ready], allowing(1), false),
-        (
-            "of a DaemonSet",
-            vec![&of("DaemonSet", "True")],
-            allowing(0),
-            false,
-        ),
-        (
-            "only a pod that is not Ready",
-            vec![&unready],
-            allowing(0),
-            false,
-        ),
-        (
-            "a pod of the node that is not Ready may be the cause",
-            vec![&ready, &unready],
-            allowing(0),
-            false,
-        ),
-        (
-            "of other pods",
-            vec![&ready],
-            vec![over("most", "mail", 3, 2)],
-            false,
-        ),
-        (
-            "too few are healthy, so those that are not stay, too",
-            vec![&unready],
-            too_few(|_| ()),
-            true,
-        ),
-        (
-            "and are not the cause",
-            vec![&ready, &unready],
-            too_few(|_| ()),
-            true,
-        ),
-        (
-            "they may go always",
-            vec![&unready],
-            too_few(spares_ready),
-            false,
-        ),
-        (
-            "and may be well elsewhere",
-            vec![&ready, &unready],
-            too_few(spares_ready),
-            false,
-        ),
-        (
-            "one that has not begun goes",
-            vec![&pending],
-            too_few(|_| ()),
-            false,
-        ),
-        (
-            "and has not been seen by its controller",
-            vec![&unready],
-            too_few(|it| it.observed = false),
-            false,
-        ),
-    ] {
+    for (says, pods, budgets, waits) in rows! {
+        "one that allows none", vec![&ready], allowing(0) => true;
+        "one that allows one", vec![&ready], allowing(1) => false;
+        "of a DaemonSet", vec![&of("DaemonSet", "True")], allowing(0) => false;
+        "only a pod that is not Ready", vec![&unready], allowing(0) => false;
+        "a pod of the node that is not Ready may be the cause", vec![&ready, &unready], allowing(0) => false;
+        "of other pods", vec![&ready], vec![over("most", "mail", 3, 2)] => false;
+        "too few are healthy, so those that are not stay, too", vec![&unready], too_few(|_| ()) => true;
+        "and are not the cause", vec![&ready, &unready], too_few(|_| ()) => true;
+        "they may go always", vec![&unready], too_few(spares_ready) => false;
+        "and may be well elsewhere", vec![&ready, &unready], too_few(spares_ready) => false;
+        "one that has not begun goes", vec![&pending], too_few(|_| ()) => false;
+        "and has not been seen by its controller", vec![&unready], too_few(|it| it.observed = false) => false;
+    } {
         let here = by_namespace(pods.iter().copied(), &budgets);
         let why = blocked(pods, &here, |_| false);
         let why = why
@@ -313,43 +239,15 @@ fn what_is_compared_for_a_node_is_bounded() {
 fn advice_follows_the_kind_of_budget() {
     let cart = pod("cart-0", Some("ReplicaSet"), "True");
     let failed = json!([{"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed"}]);
-    for (spec, status, advice) in [
-        (
-            json!({"maxUnavailable": 0}),
-            json!({"expectedPods": 12, "desiredHealthy": 12}),
-            "so change the budget",
-        ),
-        (
-            json!({"maxUnavailable": "0%"}),
-            json!({}),
-            "so change the budget",
-        ),
-        (
-            json!({"minAvailable": "100%"}),
-            json!({}),
-            "so change the budget",
-        ),
-        (
-            json!({"minAvailable": 2}),
-            json!({"expectedPods": 2, "desiredHealthy": 2}),
-            "so add a pod or",
-        ),
-        (
-            json!({"minAvailable": "90%"}),
-            json!({"expectedPods": 3, "desiredHealthy": 3}),
-            "so add a pod or",
-        ),
-        (
-            json!({"maxUnavailable": 1}),
-            json!({"expectedPods": 3, "desiredHealthy": 2}),
-            "more of its pods",
-        ),
-        (
-            json!({"minAvailable": 1}),
-            json!({"conditions": failed}),
-            "kubectl describe pdb",
-        ),
-    ] {
+    for (spec, status, advice) in rows! {
+        json!({"maxUnavailable": 0}), json!({"expectedPods": 12, "desiredHealthy": 12}) => "so change the budget";
+        json!({"maxUnavailable": "0%"}), json!({}) => "so change the budget";
+        json!({"minAvailable": "100%"}), json!({}) => "so change the budget";
+        json!({"minAvailable": 2}), json!({"expectedPods": 2, "desiredHealthy": 2}) => "so add a pod or";
+        json!({"minAvailable": "90%"}), json!({"expectedPods": 3, "desiredHealthy": 3}) => "so add a pod or";
+        json!({"maxUnavailable": 1}), json!({"expectedPods": 3, "desiredHealthy": 2}) => "more of its pods";
+        json!({"minAvailable": 1}), json!({"conditions": failed}) => "kubectl describe pdb";
+    } {
         let spec = world::with(json!({"selector": {"matchLabels": {"app": "cart"}}}), &spec);
         let budgets = [Arc::new(world::budget(
             "cart",

@@ -1,6 +1,7 @@
 //! What Prometheus answers, and what others do.
 
 use crate::gates::*;
+use crate::tests::world::rows;
 use serde_json::{Value, json};
 
 fn found(body: &Value) -> Result<bool, GateAnswerError> {
@@ -23,22 +24,14 @@ fn series() -> Value {
 #[test]
 fn a_vector_is_empty_or_not() {
     let histogram = json!({"metric": {}, "histogram": [1, {"count": "3", "sum": "1.5", "buckets": [[0, "1", "2", "3"]]}]});
-    for (what, body, expected) in [
-        ("nothing", vector(json!([])), false),
-        ("a series", vector(json!([series()])), true),
-        ("two", vector(json!([series(), series()])), true),
-        (
-            "no number",
-            vector(json!([{"metric": {}, "value": [1, "NaN"]}])),
-            true,
-        ),
-        (
-            "without end",
-            vector(json!([{"metric": {}, "value": [1, "+Inf"]}])),
-            true,
-        ),
-        ("a histogram", vector(json!([histogram])), true),
-    ] {
+    for (what, body, expected) in rows! {
+        "nothing", vector(json!([])) => false;
+        "a series", vector(json!([series()])) => true;
+        "two", vector(json!([series(), series()])) => true;
+        "no number", vector(json!([{"metric": {}, "value": [1, "NaN"]}])) => true;
+        "without end", vector(json!([{"metric": {}, "value": [1, "+Inf"]}])) => true;
+        "a histogram", vector(json!([histogram])) => true;
+    } {
         assert_eq!(found(&body), Ok(expected), "{what}");
     }
 }
@@ -68,37 +61,25 @@ fn nonsense_says_nothing() {
     let failed = json!({"status": "error", "errorType": "timeout", "error": "x"});
     let without_metric = vector(json!([{"value": [1, "1"]}]));
     let of_value = |value: Value| vector(json!([{"metric": {}, "value": [1, value]}]));
-    for (what, body, expected) in [
-        ("an error", failed, Failed),
-        ("a scalar", of("scalar", json!([1, "0"])), NoVector),
-        ("a text", of("string", json!([1, "x"])), NoVector),
-        ("a matrix", of("matrix", json!([])), NoVector),
-        ("no data", json!({"status": "success"}), Unreadable),
-        ("data of nothing", ok(json!(null)), Unreadable),
-        ("no result", ok(json!({"resultType": "vector"})), Unreadable),
-        ("a result of nothing", vector(json!(null)), Unreadable),
-        ("a result of another kind", vector(json!({})), Unreadable),
-        (
-            "another kind of status",
-            json!({"status": 200, "data": {}}),
-            Unreadable,
-        ),
-        ("a list", json!([]), Unreadable),
-        ("a series of nothing", vector(json!([null])), Series),
-        (
-            "a series without value",
-            vector(json!([{"metric": {}}])),
-            Series,
-        ),
-        ("a series without metric", without_metric, Series),
-        ("a value as a number", of_value(json!(1)), Series),
-        ("a word for a value", of_value(json!("many")), Series),
-        (
-            "a good and a bad series",
-            vector(json!([series(), 3])),
-            Series,
-        ),
-    ] {
+    for (what, body, expected) in rows! {
+        "an error", failed => Failed;
+        "a scalar", of("scalar", json!([1, "0"])) => NoVector;
+        "a text", of("string", json!([1, "x"])) => NoVector;
+        "a matrix", of("matrix", json!([])) => NoVector;
+        "no data", json!({"status": "success"}) => Unreadable;
+        "data of nothing", ok(json!(null)) => Unreadable;
+        "no result", ok(json!({"resultType": "vector"})) => Unreadable;
+        "a result of nothing", vector(json!(null)) => Unreadable;
+        "a result of another kind", vector(json!({})) => Unreadable;
+        "another kind of status", json!({"status": 200, "data": {}}) => Unreadable;
+        "a list", json!([]) => Unreadable;
+        "a series of nothing", vector(json!([null])) => Series;
+        "a series without value", vector(json!([{"metric": {}}])) => Series;
+        "a series without metric", without_metric => Series;
+        "a value as a number", of_value(json!(1)) => Series;
+        "a word for a value", of_value(json!("many")) => Series;
+        "a good and a bad series", vector(json!([series(), 3])) => Series;
+    } {
         assert_eq!(found(&body), Err(expected), "{what}");
     }
     for body in [

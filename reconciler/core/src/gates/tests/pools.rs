@@ -6,6 +6,7 @@ use crate::observe::pools_at;
 use crate::policy::{Policy, USUAL};
 use crate::pool::Pool;
 use crate::rules::{GateQuery, GateState};
+use crate::tests::world::rows;
 use brupop_api::Item;
 use jiff::Timestamp;
 use serde_json::json;
@@ -30,22 +31,16 @@ fn state(query: &GateQuery) -> GateState {
 
 #[test]
 fn all_gates_of_a_pool_have_to_be_open() {
-    for (queries, closed) in [
-        (&[][..], None),
-        (&["Open"], None),
-        (&["Open", "Closed"], Some((GateState::Closed, "closed"))),
-        (
-            &["Unknown", "Closed", "Open"],
-            Some((GateState::Closed, "closed")),
-        ),
-        (&["Open", "Unknown"], Some((GateState::Unknown, "unknown"))),
-        (&["Open", "Awaited"], Some((GateState::Awaited, "awaited"))),
-        (
-            &["Awaited", "Unknown"],
-            Some((GateState::Unknown, "unknown")),
-        ),
-        (&["Awaited", "Closed"], Some((GateState::Closed, "closed"))),
-    ] {
+    for (queries, closed) in rows! {
+        &[][..] => None;
+        &["Open"] => None;
+        &["Open", "Closed"] => Some((GateState::Closed, "closed"));
+        &["Unknown", "Closed", "Open"] => Some((GateState::Closed, "closed"));
+        &["Open", "Unknown"] => Some((GateState::Unknown, "unknown"));
+        &["Open", "Awaited"] => Some((GateState::Awaited, "awaited"));
+        &["Awaited", "Unknown"] => Some((GateState::Unknown, "unknown"));
+        &["Awaited", "Closed"] => Some((GateState::Closed, "closed"));
+    } {
         let (mut cluster, mut known) = (Cluster::default(), LeaderState::default());
         let gate = |cluster: &mut Cluster, known: &mut LeaderState| {
             known.prepare_pools(cluster, Timestamp::UNIX_EPOCH, &Policy::default());
@@ -87,21 +82,4 @@ fn all_gates_of_a_pool_have_to_be_open() {
             "another leader: {queries:?}"
         );
     }
-}
-
-#[test]
-fn gates_are_found_by_their_pools() {
-    let mut cluster = Cluster::default();
-    pool("a", &["Open"], 1).put(&mut cluster);
-    pool("b", &["Open", "Closed"], 1).put(&mut cluster);
-    let of = |indices: &[usize]| {
-        let indices = indices.iter().copied().collect();
-        let gates = cluster
-            .gates_of(&indices)
-            .map(|(pool, gate)| format!("{pool}/{}", gate.name));
-        gates.collect::<Vec<_>>()
-    };
-    assert_eq!(of(&[]), [""; 0]);
-    assert_eq!(of(&[1]), ["b/open", "b/closed"]);
-    assert_eq!(of(&[0, 1]), ["a/open", "b/open", "b/closed"]);
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::pool::PoolFacts;
-use crate::tests::world::put_ledger;
+use crate::tests::world::{put_ledger, rows};
 use crate::window::{self, Until};
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
@@ -23,20 +23,12 @@ fn the_settings_make_the_default_pool() {
     let before = Starts::OutsideWindow(Until::At(at(opens)));
     let (night, unlimited) = ("2026-11-21T03:00:00Z", u64::MAX);
     let [quarter, all] = ["25%", "100%"].map(|most| json!({"maxUnavailable": most}));
-    for (fleet, now, nodes, limit, ceiling, starts, next) in [
-        (
-            json!({}),
-            "2026-11-21T01:00:00Z",
-            6,
-            3,
-            unlimited,
-            before,
-            opens,
-        ),
-        (json!({}), night, 6, 3, unlimited, open, closes),
-        (quarter, night, 6, 3, 2, open, closes),
-        (all, night, 6, 3, 8, open, closes),
-    ] {
+    for (fleet, now, nodes, limit, ceiling, starts, next) in rows! {
+        json!({}), "2026-11-21T01:00:00Z", 6, 3, unlimited, before => opens;
+        json!({}), night, 6, 3, unlimited, open => closes;
+        quarter, night, 6, 3, 2, open => closes;
+        all, night, 6, 3, 8, open => closes;
+    } {
         let mut cluster = Cluster::default();
         for name in 0..8 {
             let labels = if name < 2 {

@@ -88,60 +88,18 @@ fn the_clock_has_its_say_in_each_state() {
         ..LastFailure::default()
     };
     let thrice = back_off(SignedDuration::from_mins(2), &failures, "uid-brs-n").as_secs() + 1;
-    for (what, spec, status, says, after) in [
-        ("not taken up", since(staged), silent, overdue, 600),
-        ("staging", since(staged), reports("Idle"), overdue, 3600),
-        (
-            "staged",
-            since(staged),
-            reports(staged),
-            overdue,
-            3600 + 30 + 1800,
-        ),
-        ("granted", granted, reports(staged), overdue, 1800),
-        (
-            "grant withdrawn",
-            since("RebootedIntoUpdate"),
-            reports("Idle"),
-            overdue,
-            1800 + 930,
-        ),
-        (
-            "soaking",
-            since("MonitoringUpdate"),
-            reports("MonitoringUpdate"),
-            soaked,
-            60,
-        ),
-        (
-            "monitored",
-            since("MonitoringUpdate"),
-            reports("MonitoringUpdate"),
-            overdue,
-            660,
-        ),
-        (
-            "not acknowledged",
-            since("Idle"),
-            reports("MonitoringUpdate"),
-            overdue,
-            600,
-        ),
-        (
-            "failed thrice",
-            failed,
-            reports("Idle"),
-            |time| !time.backing_off,
-            thrice,
-        ),
-        (
-            "other target",
-            since("Idle"),
-            reports("Idle"),
-            |time| !time.backing_off,
-            60,
-        ),
-    ] {
+    for (what, spec, status, says, after) in rows! {
+        "not taken up", since(staged), silent, overdue => 600;
+        "staging", since(staged), reports("Idle"), overdue => 3600;
+        "staged", since(staged), reports(staged), overdue => 3600 + 30 + 1800;
+        "granted", granted, reports(staged), overdue => 1800;
+        "grant withdrawn", since("RebootedIntoUpdate"), reports("Idle"), overdue => 1800 + 930;
+        "soaking", since("MonitoringUpdate"), reports("MonitoringUpdate"), soaked => 60;
+        "monitored", since("MonitoringUpdate"), reports("MonitoringUpdate"), overdue => 660;
+        "not acknowledged", since("Idle"), reports("MonitoringUpdate"), overdue => 600;
+        "failed thrice", failed, reports("Idle"), |time| !time.backing_off => thrice;
+        "other target", since("Idle"), reports("Idle"), |time| !time.backing_off => 60;
+    } {
         let cluster = cluster([("n", json!({}))], [("brs-n", spec, status)]);
         for (seconds, expected) in [(after - 1, false), (after, true)] {
             let now = later(seconds);
@@ -173,54 +131,18 @@ fn retry_ends_the_back_off_after_its_attempt_only() {
             "last_failure": failures})
     };
     let status = json!({"current_state": "Idle", "attempt": 5, "current_version": "1.0.0"});
-    for (says, spec, retry, backs_off, past) in [
-        ("nobody asks", idle(5, Some(5)), None, true, false),
-        (
-            "its attempt failed",
-            idle(5, Some(5)),
-            Some("5"),
-            false,
-            false,
-        ),
-        (
-            "a failed retry backs off again",
-            idle(6, Some(6)),
-            Some("5"),
-            true,
-            true,
-        ),
-        (
-            "a slot was given back since",
-            idle(6, Some(5)),
-            Some("6"),
-            false,
-            false,
-        ),
-        ("it was given up", idle(5, None), Some("5"), false, false),
-        ("given up since", idle(6, None), Some("5"), true, true),
-        (
-            "an attempt that comes",
-            idle(5, Some(5)),
-            Some("6"),
-            true,
-            false,
-        ),
-        (
-            "any number",
-            idle(5, Some(5)),
-            Some("18446744073709551616"),
-            true,
-            false,
-        ),
-        ("no number", idle(5, Some(5)), Some("true"), true, false),
-        (
-            "a number as nobody writes it",
-            idle(5, Some(5)),
-            Some("05"),
-            true,
-            false,
-        ),
-    ] {
+    for (says, spec, retry, backs_off, past) in rows! {
+        "nobody asks", idle(5, Some(5)), None, true => false;
+        "its attempt failed", idle(5, Some(5)), Some("5"), false => false;
+        "a failed retry backs off again", idle(6, Some(6)), Some("5"), true => true;
+        "a slot was given back since", idle(6, Some(5)), Some("6"), false => false;
+        "it was given up", idle(5, None), Some("5"), false => false;
+        "given up since", idle(6, None), Some("5"), true => true;
+        "an attempt that comes", idle(5, Some(5)), Some("6"), true => false;
+        "any number", idle(5, Some(5)), Some("18446744073709551616"), true => false;
+        "no number", idle(5, Some(5)), Some("true"), true => false;
+        "a number as nobody writes it", idle(5, Some(5)), Some("05"), true => false;
+    } {
         let node = retry.map_or(json!({}), |retry| annotated(names::RETRY_ANNOTATION, retry));
         let cluster = cluster([("n", node)], [("brs-n", spec, status.clone())]);
         let observed = observe_at(&cluster, &POLICY, NOW);

@@ -87,39 +87,14 @@ fn what_cannot_be_read_counts_against_no_version() {
     let given_up = json!({"state": "Idle", "version": "1.20.0", "attempt": 1, "last_failure": failures,
         "state_transition_timestamp": NOW});
     let tainted = r#"{"shadow_uid":"uid-brs-n","attempt":1,"tainted":true}"#;
-    for (what, node, spec, counts) in [
-        ("a host that is away", away(json!({})), &rebooting, true),
-        (
-            "a Node of 20 kB",
-            annotated(names::PAUSE_ANNOTATION, &long),
-            &rebooting,
-            false,
-        ),
-        (
-            "a marker that is none",
-            annotated(names::MARKER_ANNOTATION, "?"),
-            &rebooting,
-            false,
-        ),
-        (
-            "a Node that was given up",
-            annotated(names::MARKER_ANNOTATION, tainted),
-            &given_up,
-            true,
-        ),
-        (
-            "a Node that was given up, of 20 kB",
-            annotated(names::PAUSE_ANNOTATION, &long),
-            &given_up,
-            false,
-        ),
-        (
-            "a shadow",
-            opted("none"),
-            &json!({"state": "Dreaming"}),
-            false,
-        ),
-    ] {
+    for (what, node, spec, counts) in rows! {
+        "a host that is away", away(json!({})), &rebooting => true;
+        "a Node of 20 kB", annotated(names::PAUSE_ANNOTATION, &long), &rebooting => false;
+        "a marker that is none", annotated(names::MARKER_ANNOTATION, "?"), &rebooting => false;
+        "a Node that was given up", annotated(names::MARKER_ANNOTATION, tainted), &given_up => true;
+        "a Node that was given up, of 20 kB", annotated(names::PAUSE_ANNOTATION, &long), &given_up => false;
+        "a shadow", opted("none"), &json!({"state": "Dreaming"}) => false;
+    } {
         let mut cluster = held(spec, NOW);
         super::node("n", node).put(&mut cluster);
         let status = json!({"current_state": "StagedAndPerformedUpdate", "attempt": 1, "reboot_claimed_boot_id": "boot-1"});

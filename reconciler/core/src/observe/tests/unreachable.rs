@@ -92,26 +92,14 @@ fn a_silent_host_is_told_by_its_agent() {
         let policy = with_times(|times| times.stage = SignedDuration::from_hours(4));
         observe_at(&cluster, &policy, now).views[0].time.host_silent
     };
-    for (state, change, expected) in [
-        ("StagedAndPerformedUpdate", json!({}), true),
-        ("RebootedIntoUpdate", json!({}), true),
-        (
-            "RebootedIntoUpdate",
-            json!({"reboot_claimed_boot_id": "boot-1"}),
-            false,
-        ),
-        ("MonitoringUpdate", json!({}), false),
-        (
-            "StagedAndPerformedUpdate",
-            json!({"problem": "RefreshFailed"}),
-            false,
-        ),
-        (
-            "StagedAndPerformedUpdate",
-            json!({"problem_since": null}),
-            false,
-        ),
-    ] {
+    for (state, change, expected) in rows! {
+        "StagedAndPerformedUpdate", json!({}) => true;
+        "RebootedIntoUpdate", json!({}) => true;
+        "RebootedIntoUpdate", json!({"reboot_claimed_boot_id": "boot-1"}) => false;
+        "MonitoringUpdate", json!({}) => false;
+        "StagedAndPerformedUpdate", json!({"problem": "RefreshFailed"}) => false;
+        "StagedAndPerformedUpdate", json!({"problem_since": null}) => false;
+    } {
         assert!(
             !silent_at("2026-11-21T03:39:59Z", state, change.clone()),
             "{state} {change}"

@@ -1,7 +1,6 @@
 //! The texts of Events.
 
 use super::*;
-use crate::decide::RebootStep;
 use crate::objects::NodeFacts;
 use crate::status::left_by_people;
 use brupop_api::facts::{SpecFacts, StatusFacts};
@@ -49,48 +48,6 @@ fn some_of_the_pods_that_are_left_are_named() {
         view.pods.left = left;
         let note = EventText::of_step(&view, Step::Grant).unwrap().note;
         assert!(note.contains(says) && !note.contains("shop/i"), "{note}");
-    }
-}
-
-#[test]
-fn each_step_has_its_word() {
-    for (step, word, warning, on_node) in [
-        (Step::Stage("2.0.0"), "UpdateStarted", false, true),
-        (Step::CordonAgain, "CordonedAgain", true, true),
-        (
-            Step::Finish {
-                workloads_back: true,
-            },
-            "Updated",
-            false,
-            true,
-        ),
-        (
-            Step::Finish {
-                workloads_back: false,
-            },
-            "UpdatedWithoutWorkloads",
-            true,
-            true,
-        ),
-        (Step::Abort(Abort::FellBack), "UpdateAborted", true, true),
-        (
-            Step::DeleteShadow(Deletion::OptedOut),
-            "OptedOut",
-            false,
-            true,
-        ),
-        (
-            Step::DeleteShadow(Deletion::UpdatedNodeGone),
-            "UpdatedNodeRemoved",
-            false,
-            false,
-        ),
-    ] {
-        let event = EventText::of_step(&view(), step).unwrap();
-        assert_eq!((event.reason, event.warning), (word, warning), "{step:?}");
-        assert_eq!(event.concerns_node(), on_node, "{step:?}");
-        assert_eq!(event.action, "UpdateAttempt4");
     }
 }
 
@@ -172,20 +129,6 @@ fn events_are_printable_whatever_is_quoted() {
 }
 
 #[test]
-fn a_refused_eviction_quotes_the_budget() {
-    let pod = PodKey {
-        namespace: "shop".into(),
-        name: "cart-1".into(),
-        uid: "u".into(),
-    };
-    let why = "The disruption budget cart needs 6 healthy pods and has 6 currently";
-    let event = EventText::of_refusal(&view(), &pod, why);
-    assert_eq!((event.reason, event.warning), ("DrainBlocked", true));
-    assert_eq!(event.note, format!("shop/cart-1 is not evicted: {why}"));
-    assert_eq!(event.action, "UpdateAttempt4");
-}
-
-#[test]
 fn a_refused_label_says_what_to_do() {
     let denied = |rule: &str| {
         EventText::of_no_opt_in(&format!(
@@ -215,19 +158,6 @@ fn a_refused_label_says_what_to_do() {
         EventText::of_opt_in("n-1").note.ends_with(leave_out),
         "{}",
         EventText::of_opt_in("n-1").note
-    );
-}
-
-#[test]
-fn a_reboot_that_is_overdue_is_a_warning() {
-    let of = |reason| {
-        EventText::of_reason(&view(), &reason, "").map(|event| (event.reason, event.warning))
-    };
-    assert_eq!(of(Reason::RebootOverdue("")), Some(("RebootOverdue", true)));
-    assert_eq!(
-        of(Reason::Rebooting(RebootStep::Claimed)),
-        None,
-        "the grant was told"
     );
 }
 

@@ -14,7 +14,7 @@ use crate::policy::Policy;
 use crate::pool::Pool;
 use crate::tests::world::{
     NEW, NOW, OLD, annotated, known, node, observe_knowing, pool as a_pool, put_agent, put_ledger,
-    read, shadow, with,
+    read, rows, shadow, with,
 };
 use brupop_api::{Item, names};
 use serde_json::json;
@@ -161,97 +161,20 @@ fn a_pool_is_ready_while_it_waits_and_stalled_once_a_person_has_to_act() {
     let outside = json!({"windows": [{"schedule": "0 5 * * *", "duration": "1h"}]});
     let (none, pending, invalid) = (json!({}), "False/UpdatesPending", Some("PoolInvalid"));
     // Why somebody has to act, if so; the reason of Progressing, and Updated.
-    for (what, spec, wants, ledger, why, stands) in [
-        (
-            "no nodes",
-            json!({}),
-            &[][..],
-            &none,
-            None,
-            Some(("NoNodes", "Unknown/NoNodes")),
-        ),
-        (
-            "up to date",
-            json!({}),
-            &[old],
-            &none,
-            None,
-            Some(("NoUpdate", "True/NoUpdate")),
-        ),
-        (
-            "one not reported",
-            json!({}),
-            &[old, None],
-            &none,
-            None,
-            Some(("NoUpdate", "Unknown/NotReported")),
-        ),
-        (
-            "next",
-            json!({}),
-            &[new],
-            &none,
-            None,
-            Some(("LimitReached", pending)),
-        ),
-        ("in mid-update", json!({}), &[new], &slot, None, None),
-        (
-            "paused",
-            json!({"paused": true}),
-            &[new],
-            &none,
-            None,
-            Some(("PoolPaused", pending)),
-        ),
-        (
-            "outside its window",
-            outside,
-            &[new],
-            &none,
-            None,
-            Some(("OutsideWindow", pending)),
-        ),
-        (
-            "halted for others only",
-            json!({}),
-            &[old],
-            &halted,
-            None,
-            None,
-        ),
-        (
-            "halted",
-            json!({}),
-            &[new],
-            &halted,
-            Some("VersionHalted"),
-            Some(("VersionHalted", pending)),
-        ),
-        (
-            "not understood",
-            json!({"maxUnavailable": 0}),
-            &[new],
-            &none,
-            invalid,
-            Some(("PoolInvalid", pending)),
-        ),
-        (
-            "not even read",
-            json!({"nodeSelector": 3}),
-            &[new],
-            &none,
-            invalid,
-            Some(("PoolInvalid", pending)),
-        ),
-        (
-            "the same, and halted",
-            json!({"nodeSelector": 3}),
-            &[],
-            &halted,
-            invalid,
-            None,
-        ),
-    ] {
+    for (what, spec, wants, ledger, why, stands) in rows! {
+        "no nodes", json!({}), &[][..], &none, None => Some(("NoNodes", "Unknown/NoNodes"));
+        "up to date", json!({}), &[old], &none, None => Some(("NoUpdate", "True/NoUpdate"));
+        "one not reported", json!({}), &[old, None], &none, None => Some(("NoUpdate", "Unknown/NotReported"));
+        "next", json!({}), &[new], &none, None => Some(("LimitReached", pending));
+        "in mid-update", json!({}), &[new], &slot, None => None;
+        "paused", json!({"paused": true}), &[new], &none, None => Some(("PoolPaused", pending));
+        "outside its window", outside, &[new], &none, None => Some(("OutsideWindow", pending));
+        "halted for others only", json!({}), &[old], &halted, None => None;
+        "halted", json!({}), &[new], &halted, Some("VersionHalted") => Some(("VersionHalted", pending));
+        "not understood", json!({"maxUnavailable": 0}), &[new], &none, invalid => Some(("PoolInvalid", pending));
+        "not even read", json!({"nodeSelector": 3}), &[new], &none, invalid => Some(("PoolInvalid", pending));
+        "the same, and halted", json!({"nodeSelector": 3}), &[], &halted, invalid => None;
+    } {
         let mut cluster = of_pool(spec);
         for (name, wants) in ["n", "o"].into_iter().zip(wants) {
             join(&mut cluster, name, OLD, *wants, false);
@@ -322,32 +245,12 @@ fn a_status_that_is_stored_is_not_written_again() {
 fn a_pool_says_that_it_never_gets_to_a_version() {
     let young = json!({"minAge": "72h"});
     let later = json!({"minAge": "72h", "atLeast": "1.21.0"});
-    for (what, versions, seen, expected) in [
-        (
-            "one is in between",
-            young.clone(),
-            &["1.19.4", "1.20.0", "1.21.0", "1.22.0"][..],
-            "Superseded",
-        ),
-        (
-            "nothing is in between",
-            young,
-            &["1.19.4", "1.21.0"],
-            "VersionTooYoung",
-        ),
-        (
-            "what is in between is not allowed",
-            later,
-            &["1.20.0"],
-            "VersionTooYoung",
-        ),
-        (
-            "it does not wait for its age",
-            json!({}),
-            &["1.20.0"],
-            "LimitReached",
-        ),
-    ] {
+    for (what, versions, seen, expected) in rows! {
+        "one is in between", young.clone(), &["1.19.4", "1.20.0", "1.21.0", "1.22.0"][..] => "Superseded";
+        "nothing is in between", young, &["1.19.4", "1.21.0"] => "VersionTooYoung";
+        "what is in between is not allowed", later, &["1.20.0"] => "VersionTooYoung";
+        "it does not wait for its age", json!({}), &["1.20.0"] => "LimitReached";
+    } {
         let mut cluster = of_pool(json!({"versions": versions}));
         join(&mut cluster, "n", OLD, Some("1.21.0"), false);
         let seen: Vec<_> = seen

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::super::{DesiredCondition, DesiredFleetStatus};
 use crate::facts::FleetFacts;
-use crate::tests::world::NOW;
+use crate::tests::world::{NOW, rows};
 use brupop_api::conditions::Condition;
 
 /// A check that found nothing wrong, one that did, and none yet.
@@ -52,60 +52,18 @@ fn words(fleet: &DesiredFleetStatus, stored: &[Condition]) -> String {
 #[test]
 fn a_fleet_is_ready_once_its_rules_are_in_force_and_it_is_alone() {
     let spent = "False/FailureBudgetSpent";
-    for (what, nodes, admission, alone, halted, ready) in [
-        ("all is well", 3, WELL, WELL, false, "True/InForce"),
-        (
-            "nothing is known",
-            3,
-            None,
-            None,
-            false,
-            "Unknown/NotTriedOut",
-        ),
-        (
-            "rules not tried",
-            3,
-            None,
-            WELL,
-            false,
-            "Unknown/NotTriedOut",
-        ),
-        (
-            "no node to try them on",
-            0,
-            None,
-            WELL,
-            false,
-            "True/InForce",
-        ),
-        (
-            "nobody has looked",
-            0,
-            None,
-            None,
-            false,
-            "Unknown/NotTriedOut",
-        ),
-        (
-            "rules not in force",
-            3,
-            WRONG,
-            WELL,
-            false,
-            "False/AdmissionNotEnforced",
-        ),
-        ("not alone", 3, WELL, WRONG, false, "False/OtherOperator"),
-        (
-            "not alone, rules not tried",
-            3,
-            None,
-            WRONG,
-            false,
-            "False/OtherOperator",
-        ),
-        ("halted", 3, WELL, WELL, true, spent),
-        ("halted first", 3, WRONG, None, true, spent),
-    ] {
+    for (what, nodes, admission, alone, halted, ready) in rows! {
+        "all is well", 3, WELL, WELL, false => "True/InForce";
+        "nothing is known", 3, None, None, false => "Unknown/NotTriedOut";
+        "rules not tried", 3, None, WELL, false => "Unknown/NotTriedOut";
+        "no node to try them on", 0, None, WELL, false => "True/InForce";
+        "nobody has looked", 0, None, None, false => "Unknown/NotTriedOut";
+        "rules not in force", 3, WRONG, WELL, false => "False/AdmissionNotEnforced";
+        "not alone", 3, WELL, WRONG, false => "False/OtherOperator";
+        "not alone, rules not tried", 3, None, WRONG, false => "False/OtherOperator";
+        "halted", 3, WELL, WELL, true => spent;
+        "halted first", 3, WRONG, None, true => spent;
+    } {
         let stalled = if halted {
             "True/FailureBudgetSpent"
         } else {

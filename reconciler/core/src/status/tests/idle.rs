@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Watched as _};
 use crate::status::DesiredCondition;
-use crate::tests::world::{annotated, node, read, shadow};
+use crate::tests::world::{annotated, node, read, rows, shadow};
 
 fn put_node(cluster: &mut Cluster, name: &str, marker: Option<&str>) {
     let marker = marker.map_or_else(
@@ -55,41 +55,16 @@ fn a_fleet_at_rest_is_idle() {
 fn whatever_is_left_to_do_is_counted_once() {
     let marker = json!({"shadow_uid": "u", "attempt": 1, "tainted": true}).to_string();
     let (none, slot) = (json!({}), json!({"brs-n": {"uid": "u", "attempt": 1}}));
-    for (why, slots, marker, state) in [
-        (
-            "everything at once",
-            &slot,
-            Some(marker.as_str()),
-            Some("RebootedIntoUpdate"),
-        ),
-        (
-            "a slot that is about to be given back",
-            &slot,
-            None,
-            Some("Idle"),
-        ),
-        ("a slot without a shadow", &slot, None, None),
-        (
-            "a marker that is to be undone",
-            &none,
-            Some(&marker),
-            Some("Idle"),
-        ),
-        (
-            "a marker that cannot be read",
-            &none,
-            Some("?"),
-            Some("Idle"),
-        ),
-        ("a marker without a shadow", &none, Some(&marker), None),
-        (
-            "an update without a slot",
-            &none,
-            None,
-            Some("MonitoringUpdate"),
-        ),
-        ("a shadow that cannot be read", &none, None, Some("?")),
-    ] {
+    for (why, slots, marker, state) in rows! {
+        "everything at once", &slot, Some(marker.as_str()) => Some("RebootedIntoUpdate");
+        "a slot that is about to be given back", &slot, None => Some("Idle");
+        "a slot without a shadow", &slot, None => None;
+        "a marker that is to be undone", &none, Some(&marker) => Some("Idle");
+        "a marker that cannot be read", &none, Some("?") => Some("Idle");
+        "a marker without a shadow", &none, Some(&marker) => None;
+        "an update without a slot", &none, None => Some("MonitoringUpdate");
+        "a shadow that cannot be read", &none, None => Some("?");
+    } {
         let mut cluster = Cluster::default();
         put_node(&mut cluster, "n", marker);
         if let Some(state) = state {

@@ -1,54 +1,20 @@
 //! What is said of a pool that comes to no update.
 
 use super::*;
-use brupop_api::conditions::PROGRESSING;
 
-/// Nobody updates the node until a person has changed one of the pools.
-#[test]
-fn a_pool_says_at_once_that_there_is_none_that_it_comes_after() {
-    let mut cluster = of_pool(json!({"dependsOn": [{"pool": "nowhere"}]}));
-    join(&mut cluster, "a", NEW, Some(NEW), false);
-    let seen = status(&mut cluster);
-    let stalled = seen
-        .conditions
-        .iter()
-        .find(|it| it.type_ == "Stalled")
-        .unwrap();
-    let message = "the pool nowhere goes first (spec.dependsOn), and there is no BottlerocketPool of this name";
-    assert_eq!(
-        (stalled.reason, stalled.message.as_str()),
-        ("WaitingForPool", message)
-    );
-    join(&mut cluster, "b", OLD, Some(NEW), false);
-    let seen = status(&mut cluster);
-    assert!(
-        seen.conditions
-            .iter()
-            .any(|it| it.type_ == PROGRESSING && it.message == message),
-        "{seen:?}"
-    );
-}
+use crate::tests::world::rows;
 
 /// What is wrong with another pool holds this one, too, also if it is some pools away.
 #[test]
 fn a_pool_says_at_once_that_none_before_it_ever_begins() {
     let after = |pool: &str| json!({"priority": 1, "dependsOn": [{"pool": pool}]});
     let first = "b goes first (spec.dependsOn), and never begins: ";
-    for (b, why) in [
-        (json!({"priority": 2}), None),
-        (
-            after("nowhere"),
-            Some(format!("{first}the pool nowhere goes")),
-        ),
-        (
-            json!({"priority": 2, "maxUnavailable": 0}),
-            Some(format!("{first}spec.maxUnavailable: write")),
-        ),
-        (
-            after("a"),
-            Some(first.replacen('b', "a", 1) + "spec.dependsOn: these pools wait"),
-        ),
-    ] {
+    for (b, why) in rows! {
+        json!({"priority": 2}) => None;
+        after("nowhere") => Some(format!("{first}the pool nowhere goes"));
+        json!({"priority": 2, "maxUnavailable": 0}) => Some(format!("{first}spec.maxUnavailable: write"));
+        after("a") => Some(first.replacen('b', "a", 1) + "spec.dependsOn: these pools wait");
+    } {
         let mut cluster = of_pool(
             json!({"nodeSelector": {"matchLabels": {"no": "node"}}, "dependsOn": [{"pool": "a"}]}),
         );
@@ -164,13 +130,4 @@ fn a_pool_says_at_once_that_a_gate_has_no_answer() {
         words(&not_asked)[3..],
         ["Ready=Unknown/GateUnknown", "Stalled=False/NotStalled"]
     );
-}
-
-#[test]
-fn a_pool_that_contends_for_nodes_is_stalled() {
-    let mut cluster = of_pool(json!({}));
-    a_pool("other", json!({})).put(&mut cluster);
-    join(&mut cluster, "n", OLD, Some(NEW), false);
-    let words = words(&status(&mut cluster)).join(" ");
-    assert!(words.contains("Stalled=True"), "{words}");
 }
