@@ -36,7 +36,7 @@ use reporter::Reporter;
 pub struct SocketAbandoned {
     /// The socket of Bottlerocket's API.
     pub socket: PathBuf,
-    /// For how long nobody listened.
+    /// Time for which nobody listened.
     pub after: Duration,
 }
 

@@ -27,14 +27,12 @@ const BODY_MAX: usize = 4 << 20;
 /// Longest sentence of an error that is told, in bytes.
 const SENTENCE_MAX: usize = 512;
 
-/// The host's API.
 #[derive(Clone, Debug)]
 pub struct Host {
     socket: PathBuf,
     timeout: Duration,
 }
 
-/// What `GET /updates/status` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StatusAnswer {
     /// 404: no update command has run since boot.
@@ -45,7 +43,7 @@ pub enum StatusAnswer {
     Known(UpdateStatus),
 }
 
-/// What a call that does something says; the sentences are the host's.
+/// The host's answer to a command; sentences are the host's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandAnswer {
     /// 204: begun, not done.

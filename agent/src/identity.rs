@@ -1,11 +1,11 @@
-//! Which node this agent runs on: its own token says so, and nothing else.
+//! Learns the agent's node from its own token, and from nothing else.
 
 use brupop_api::identity::{IdentityError, PodIdentity, pod_identity};
 use brupop_api::names;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::{Api, PostParams};
 
-/// Why the node is not known.
+/// Reasons why the node is not known.
 #[derive(Debug, thiserror::Error)]
 pub enum WhoError {
     /// The API server did not answer; trying again may help.
@@ -22,7 +22,7 @@ pub enum WhoError {
 }
 
 impl WhoError {
-    /// May the next try bring something else?
+    /// Whether a retry may succeed.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Api(_))
     }

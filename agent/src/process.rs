@@ -15,7 +15,7 @@ use crate::options::Options;
 use crate::retry::Retry;
 use crate::{shadow, watchdog};
 
-/// Why the agent cannot run.
+/// Reasons why the agent cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// No way to the API server.
@@ -24,10 +24,8 @@ pub enum ProcessError {
     /// The node is not known.
     #[error("the agent cannot find out which node it runs on")]
     Who(#[source] WhoError),
-    /// Signals cannot be handled.
     #[error("cannot handle signals")]
     Signals(#[source] std::io::Error),
-    /// There is no watchdog.
     #[error("cannot start the watchdog")]
     Watchdog(#[source] std::io::Error),
     /// The host's API is not to be reached from this container.

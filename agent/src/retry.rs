@@ -11,7 +11,7 @@ const DELAY_MAX: Duration = Duration::from_secs(30);
 /// A failure that lasts longer is worth telling the cluster.
 pub(crate) const LASTING: Duration = Duration::from_secs(30);
 
-/// What is tried again, and how often it has failed since it last worked.
+/// An operation that is retried, with the failures since its last success.
 #[derive(Debug)]
 pub(crate) struct Retry {
     what: &'static str,

@@ -15,10 +15,9 @@ use tokio::time::Instant;
 
 use crate::retry::Retry;
 
-/// A shadow, or none.
 pub type Seen = Option<Arc<BottlerocketShadow>>;
 
-/// How long the watch may show less than the API server has answered, before that is asked for once more.
+/// The time that the watch may lag behind an answer of the API server before the object is read again.
 const LAG: Duration = Duration::from_secs(5);
 
 /// Our copy of the shadow: the newest one known.

@@ -113,7 +113,7 @@ fn kind(schema: &JSONSchemaProps) -> String {
     }
 }
 
-/// What the field means, on one line. The default has a column of its own.
+/// Returns what the field means, on one line. The default has a column of its own.
 fn meaning(schema: &JSONSchemaProps) -> String {
     let text = schema.description.as_deref().unwrap_or_default();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");

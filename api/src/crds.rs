@@ -45,7 +45,7 @@ pub(crate) const LABEL_MAX: usize = 63;
 /// Highest count that is accepted: every JSON parser reads it exactly.
 pub const COUNTER_MAX: u64 = 9_007_199_254_740_991;
 
-/// Is this text made of the letters of a DNS label, however long it is?
+/// Whether this text has the characters of a DNS label, whatever its length.
 pub(crate) fn is_label_of_any_length(text: &str) -> bool {
     let inner = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let ends = [text.as_bytes().first(), text.as_bytes().last()];
@@ -62,13 +62,13 @@ pub fn is_boot_id(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-/// Which letters a variant may have.
+/// Returns which letters a variant may have.
 pub fn is_variant(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     (1..=VARIANT_MAX).contains(&text.len()) && text.bytes().all(plain)
 }
 
-/// Which letters a version may have.
+/// Returns which letters a version may have.
 pub fn is_version(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-+".contains(&byte);
     let begins = text.starts_with(|first: char| first.is_ascii_digit());

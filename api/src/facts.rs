@@ -58,7 +58,7 @@ impl SpecFacts<'_> {
 }
 
 impl StatusFacts<'_> {
-    /// Does its agent say that the host cannot look for updates, or cannot have any?
+    /// Whether its agent reports that the host cannot look for updates, or cannot have any.
     pub fn cannot_update(&self) -> bool {
         self.problem.is_some_and(Problem::prevents_update)
     }
@@ -99,7 +99,7 @@ impl<'a> ShadowFacts<'a> {
         })
     }
 
-    /// Has the agent reached what the spec asks for, at the spec's attempt?
+    /// Whether the agent has reached the spec's state at the spec's attempt.
     pub fn reached(&self) -> bool {
         self.reports(self.spec.state)
     }
@@ -120,7 +120,7 @@ impl<'a> ShadowFacts<'a> {
         self.spec.state != State::Idle && self.spec.attempt.is_none()
     }
 
-    /// Has the agent claimed the reboot that is granted?
+    /// Whether the agent has claimed the granted reboot.
     pub fn is_claimed(&self) -> bool {
         self.spec.reboot_granted_boot_id.is_some()
             && self.spec.reboot_granted_boot_id == self.status.reboot_claimed_boot_id

@@ -275,7 +275,7 @@ pub struct VersionRecord {
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["node"])
     )]
     pub failures: Vec<NodeFailure>,
-    /// How many nodes have reached it.
+    /// Number of nodes that have reached it.
     #[serde(default)]
     #[schemars(with = "Counter")]
     pub succeeded: u64,
@@ -292,7 +292,7 @@ pub struct DonePool {
     /// The version.
     #[schemars(with = "Version")]
     pub version: String,
-    /// Since when it is done.
+    /// The time since which it is done.
     #[schemars(with = "Time")]
     pub since: String,
 }

@@ -33,7 +33,7 @@ pub struct PodIdentity {
     pub pod_uid: String,
 }
 
-/// Why a token does not tell which node its bearer runs on.
+/// Reasons why a token does not tell which node its bearer runs on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
     /// The claim is missing; a token that is not bound to a pod has none.
@@ -44,7 +44,7 @@ pub enum IdentityError {
     Several(&'static str, usize),
 }
 
-/// Which of our components has this user name, if any: a service account of `namespace` whose name contains the
+/// Returns which of our components has this user name, if any: a service account of `namespace` whose name contains the
 /// component's (so that prefixes and suffixes of kustomize do no harm).
 pub fn component(username: &str, namespace: &str) -> Option<Component> {
     let account = service_account(username, namespace)?;
@@ -61,7 +61,7 @@ pub fn component(username: &str, namespace: &str) -> Option<Component> {
     .find_map(|(name, component)| account.contains(name).then_some(component))
 }
 
-/// What follows the namespace in the user name of a service account of `namespace`; `None` for all other users.
+/// Returns what follows the namespace in the user name of a service account of `namespace`; `None` for all other users.
 pub fn service_account<'a>(username: &'a str, namespace: &str) -> Option<&'a str> {
     username
         .strip_prefix("system:serviceaccount:")?

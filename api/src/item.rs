@@ -38,7 +38,7 @@ pub struct Item<T> {
 }
 
 impl<T> Item<T> {
-    /// What was read, if it could be.
+    /// Returns what was read, if it could be.
     pub fn ok(&self) -> Option<&T> {
         self.body.as_ref().ok()
     }
@@ -208,7 +208,7 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Why something cannot be read. The sentence names the place, and quotes nothing, as serde's own sentences do: what stands
+/// Reasons why something cannot be read. The sentence names the place, and quotes nothing, as serde's own sentences do: what stands
 /// there may be a secret in somebody else's object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {

@@ -107,12 +107,12 @@ impl Marker {
             || self.drain_started_at.is_some()
     }
 
-    /// Is the node in service, and does nothing but its annotations keep autoscalers from removing it?
+    /// Whether the node is in service, and only annotations keep autoscalers from removing it.
     pub fn is_kept(&self) -> bool {
         self.kept_since.is_some() && self.keeps_autoscalers_away() && !self.holds_changes()
     }
 
-    /// Do annotations of ours keep autoscalers from removing the node?
+    /// Whether our annotations keep autoscalers from removing the node.
     pub fn keeps_autoscalers_away(&self) -> bool {
         self.do_not_disrupt || self.scale_down_disabled
     }

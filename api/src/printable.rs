@@ -37,7 +37,7 @@ const FORMAT: [(char, char); 21] = [
 /// The texts that [`is_printable`] accepts, as a pattern of a schema (Go's RE2).
 pub const PATTERN: &str = r"^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*$";
 
-/// Is this a control character, a line or paragraph separator, or a format character (Unicode's `Cc`, `Zl`, `Zp`, `Cf`)?
+/// Whether this is a control character, a line or paragraph separator, or a format character (Unicode's `Cc`, `Zl`, `Zp`, `Cf`).
 pub fn is_unprintable(character: char) -> bool {
     // Most text is ASCII, and needs no look at the table.
     let beyond = || {
@@ -49,7 +49,7 @@ pub fn is_unprintable(character: char) -> bool {
     character.is_control() || (!character.is_ascii() && beyond())
 }
 
-/// Has this text no character that [`is_unprintable`]?
+/// Whether no character of this text [`is_unprintable`].
 pub fn is_printable(text: &str) -> bool {
     // Most texts are ASCII. A fold that never ends early compares many bytes at once.
     let is_ascii = text

@@ -204,7 +204,7 @@ pub struct BottlerocketShadowStatus {
     /// What is wrong, in one word, for decisions; `message` has the sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
-    /// Since when the agent has said `problem`, without another word between; kept when the agent starts again.
+    /// The time since which the agent has said `problem`, without another word between; kept when the agent starts again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Time>")]
     pub problem_since: Option<String>,
@@ -269,7 +269,7 @@ crate::words! {
 }
 
 impl Problem {
-    /// Does Bottlerocket's API not answer, or refuse what it is asked?
+    /// Whether Bottlerocket's API does not answer, or refuses requests.
     pub fn is_of_host_api(self) -> bool {
         matches!(
             self,
@@ -277,12 +277,12 @@ impl Problem {
         )
     }
 
-    /// Is it about an attempt, and not about a host that waits for its turn?
+    /// Whether it concerns an attempt, not a host that waits for its turn.
     pub fn is_of_attempt(self) -> bool {
         matches!(self, Self::StepFailed | Self::NotNextToBoot)
     }
 
-    /// Would an update fail for certain, most often at its first step, a refresh?
+    /// Whether an update would certainly fail, most often at its first step, a refresh.
     pub fn prevents_update(self) -> bool {
         matches!(self, Self::RefreshFailed | Self::NoInPlaceUpdates) || self.is_of_host_api()
     }

@@ -117,7 +117,7 @@ impl<'a> Value<'a> {
         state.map_or(Self::Absent, Self::State)
     }
 
-    /// What is wrong, if anything is.
+    /// Returns what is wrong, if anything is.
     pub fn problem_or_absent(problem: Option<Problem>) -> Self {
         problem.map_or(Self::Absent, Self::Problem)
     }

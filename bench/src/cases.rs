@@ -8,9 +8,9 @@ use brupop_testbed::median;
 
 use crate::table::Figure;
 
-/// How many times are taken of each case; the median counts.
+/// Number of runs of each case; the median counts.
 const TIMES: usize = 31;
-/// How long each of them is at least, so that the clock is fine enough.
+/// Shortest duration of each, so that the clock is fine enough.
 const LONG_ENOUGH: Duration = Duration::from_millis(1);
 
 /// Measures a pass of the reconciler.

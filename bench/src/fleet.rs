@@ -9,7 +9,7 @@ use brupop_testbed::host::Durations;
 use brupop_testbed::operator::{NAMESPACE, apply_elsewhere, apply_overlay, programs};
 use brupop_testbed::{ControlPlane, Fleet, FleetOptions, Options};
 
-/// How long a host is away for a reboot; all else that hosts do takes no time.
+/// Time for which a host is away for a reboot; all else that hosts do takes no time.
 pub const REBOOT: Duration = Duration::from_secs(2);
 /// Who asked for what, with the reports of agents.
 const AUDIT_POLICY: &str = r#"{
@@ -39,7 +39,7 @@ impl Display for Place {
     }
 }
 
-/// How long things take on hosts that do everything but their reboots at once.
+/// Returns how long things take on hosts that do everything but their reboots at once.
 pub fn quick() -> Durations {
     Durations {
         reboot: REBOOT,

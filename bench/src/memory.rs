@@ -15,11 +15,10 @@ const PODS: usize = 12_000;
 /// Pools of 49 kB that select nothing. There are more than are kept. Their selectors are kept: a pool whose selector is
 /// forgotten holds all nodes.
 const POOLS: usize = 250;
-/// Budgets of 1.2 MB.
 const BUDGETS: usize = 120;
-/// How many nodes there are. All but one have to be updated, whatever stands on that one.
+/// Number of nodes that there are. All but one have to be updated, whatever stands on that one.
 const NODES: usize = 20;
-/// How long the reconciler is watched once its updates have ended.
+/// Time for which the reconciler is watched once its updates have ended.
 const AFTERWARDS: Duration = Duration::from_secs(30);
 
 pub async fn measure() -> Result<Vec<Figure>> {

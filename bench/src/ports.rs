@@ -18,9 +18,8 @@ use crate::webhook::Cluster;
 const AIM_MIB: f64 = 190.0;
 /// The port of the webhook's container for admission reviews.
 const ADMISSION: i32 = 8443;
-/// How many connections are opened to each replica, and opened again at once: more than it keeps.
+/// Number of connections that are opened to each replica, and opened again at once: more than it keeps.
 const CONNECTIONS: usize = 2000;
-/// What takes most memory.
 const COSTLY: [Behaviour; 3] = [
     Behaviour::HalfBody,
     Behaviour::LongBody,

@@ -3,7 +3,7 @@
 use brupop_testbed::audit::Event;
 use brupop_testbed::operator::NAMESPACE;
 
-/// How many requests reconciler, agents and webhook make in a roll-out.
+/// Number of requests that reconciler, agents and webhook make in a roll-out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
     /// From the first change of a spec to the last node's Idle.
@@ -12,7 +12,6 @@ pub struct Requests {
     pub clocked: usize,
     /// After that, until nothing more came.
     pub after: usize,
-    /// Evictions that went well.
     pub evicted: usize,
 }
 
@@ -51,7 +50,6 @@ fn is_of_shadow(event: &Event, subresource: &str) -> bool {
     event.object.resource == "bottlerocketshadows" && event.object.subresource == subresource
 }
 
-/// A spec has changed.
 pub fn is_spec(event: &Event) -> bool {
     program(event) == Some("reconciler")
         && is_of_shadow(event, "")
@@ -60,7 +58,6 @@ pub fn is_spec(event: &Event) -> bool {
         && event.code() == 200
 }
 
-/// An agent reports.
 pub fn is_report(event: &Event) -> bool {
     program(event) == Some("agent") && is_of_shadow(event, "status")
 }
@@ -82,7 +79,6 @@ fn is_eviction(event: &Event) -> bool {
 }
 
 impl Requests {
-    /// Counts them.
     pub fn of(events: &[Event]) -> Self {
         let began = events
             .iter()

@@ -31,7 +31,7 @@ struct RollOut {
     limit: &'static str,
     place: Place,
     pods_per_node: usize,
-    /// Does each step take a minute: download, reboot, soak?
+    /// Whether each step (download, reboot, soak) takes a minute.
     slow: bool,
 }
 
@@ -46,7 +46,7 @@ struct Measured {
 }
 
 impl RollOut {
-    /// How long it takes if nothing but hosts takes time.
+    /// Returns how long it takes if nothing but hosts takes time.
     fn ideal(&self) -> Duration {
         let at_once = match self.limit.strip_suffix('%') {
             Some(percent) => percent

@@ -10,7 +10,6 @@ use serde::Serialize;
 /// One figure. The less, the better.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
-    /// What was measured.
     pub name: String,
     /// The value, in `unit`.
     pub value: f64,
@@ -45,7 +44,7 @@ impl Figure {
         self
     }
 
-    /// How it was measured.
+    /// Returns how it was measured.
     #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.note = note.into();
@@ -67,20 +66,17 @@ impl Figure {
 /// All figures of a run, and where it took place.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// When it began.
     pub began: Timestamp,
     /// The machine that it ran on.
     pub machine: Machine,
-    /// What was measured.
     pub figures: Vec<Figure>,
 }
 
 /// A machine, as far as it matters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Machine {
-    /// The processor's name.
     processor: String,
-    /// How many cores this process may use.
+    /// Number of cores that this process may use.
     cores: usize,
     /// Memory, in GiB.
     memory_gib: f64,
@@ -89,7 +85,6 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine, now.
     pub fn here() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let after = |text: String, key: &str| {
@@ -147,7 +142,6 @@ impl Report {
         text
     }
 
-    /// Writes it as JSON.
     pub fn write(&self, to: &Path) -> Result<()> {
         std::fs::write(to, serde_json::to_vec_pretty(self)?)
             .with_context(|| to.display().to_string())

@@ -5,7 +5,7 @@ use std::fmt;
 use brupop_api::names;
 use kube::{Api, Resource};
 
-/// Who may read and change Nodes.
+/// The explanation for a missing right on Nodes.
 const NODES: &str = "none of the operator's roles gives this right, for RBAC cannot give one annotation of a Node without the \
                      rest of it: a ClusterRole of your own has to";
 

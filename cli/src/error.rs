@@ -1,4 +1,4 @@
-//! Why something could not be done.
+//! Errors of the plugin.
 
 use brupop_api::item::Unreadable;
 use brupop_runtime::client::ClientError;
@@ -8,7 +8,7 @@ use kube::core::Status;
 
 use crate::access::Right;
 
-/// Why something could not be done.
+/// Reasons why something could not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no such kubeconfig or no such context, or it cannot be used.
@@ -43,7 +43,6 @@ pub enum Error {
     /// There is no such thing.
     #[error("there is no {0}")]
     Missing(String),
-    /// The operator is elsewhere.
     #[error("there is no operator in the namespace {0}; there is one in {1}: -n {1}")]
     Elsewhere(String, String),
     /// An object cannot be understood.

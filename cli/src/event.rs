@@ -16,7 +16,6 @@ use crate::words::shown;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Event {
-    /// When it happened last.
     pub at: Option<Timestamp>,
     pub kind: String,
     pub object: String,

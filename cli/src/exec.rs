@@ -13,7 +13,7 @@ use crate::leads::Leads;
 use crate::page::write_out;
 use crate::words::shown;
 
-/// What kubectl runs, in a pod of the Deployment.
+/// The command that kubectl runs in a pod of the Deployment.
 const PLAN: &str =
     "deploy/brupop-reconciler --container=reconciler -- /brupop-reconciler plan --output";
 

@@ -24,9 +24,9 @@ use crate::page::Changed;
 use crate::steer::PlannedChange;
 use crate::words::{self, shown};
 
-/// Where Kubernetes keeps Events about objects without a namespace.
+/// The namespace of Events about cluster-scoped objects.
 const EVENTS_OF_NODES: &str = "default";
-/// Who the reconciler says has written its Events.
+/// The reporter in the reconciler's Events.
 const REPORTER: &str = "brupop-reconciler";
 /// Field manager of what this program writes. Flux removes from objects in Git what managers have written whose names begin
 /// with `kubectl`, so a pause would hold until its next sync.
@@ -50,7 +50,7 @@ pub(crate) struct Fleet {
     pub not_started: Vec<String>,
 }
 
-/// What is known of a node.
+/// Objects and Events about a node.
 #[derive(Clone, Debug)]
 pub(crate) struct AboutNode {
     pub namespace: String,
@@ -61,7 +61,7 @@ pub(crate) struct AboutNode {
     /// The Node; `Err` = nobody let us look. It is looked for only if there is no shadow.
     pub node: Result<Option<NodeFacts>, String>,
     pub events: Vec<Event>,
-    /// What could not be looked at, and why.
+    /// Parts that could not be read, with reasons.
     pub notes: Vec<String>,
     pub leads: Leads,
 }
@@ -72,7 +72,6 @@ impl OperatorApi {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// All Nodes.
     pub fn nodes(&self) -> Api<Item<NodeFacts>> {
         Api::all(self.client.clone())
     }
@@ -97,7 +96,6 @@ impl OperatorApi {
         pods.map(|pods| pods.items).unwrap_or_default()
     }
 
-    /// Reads the fleet.
     pub async fn fleet_object(&self) -> Result<WatchedFleet, Error> {
         let namespace = &self.namespace;
         let what = format!("fleet in the namespace {namespace}: is the operator there?");

@@ -3,11 +3,10 @@
 use brupop_core::objects::LeaseRecord;
 use jiff::{SignedDuration, Timestamp};
 
-/// How long a Lease may not have been renewed: one that was given back may have a holder again soon, and the clocks of its
-/// holder and of this machine differ.
+/// Time after the last renewal from which a Lease has no holder: one that was given back may have a holder again soon, and the clocks of
+/// its holder and of this machine differ.
 const LONGEST_SILENCE: SignedDuration = SignedDuration::from_mins(1);
 
-/// Whether a reconciler leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Leads {
     Yes,

@@ -11,7 +11,6 @@ use crate::words::{self, shown};
 /// Selects the pods of the reconciler and the webhook.
 pub(crate) const PODS: &str = "brupop.bottlerocket.aws/component in (reconciler,webhook)";
 
-/// Which versions run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Versions {
     pub plugin: &'static str,

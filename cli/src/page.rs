@@ -1,4 +1,4 @@
-//! How views are printed: as tables for people, or as JSON or YAML for programs.
+//! Prints views: tables for people, JSON or YAML for programs.
 
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
 
@@ -13,13 +13,13 @@ use crate::error::Error;
 /// Binds the words of a command, so that no table breaks it between two lines. It is printed as a blank.
 const NO_BREAK: &str = "\u{a0}";
 
-/// What a text for people is made for.
+/// The reader's time, terminal and command line, for which a text is made.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {
     pub now: Timestamp,
     /// The width of the terminal; `None` = no limit.
     pub columns: Option<u16>,
-    /// How the cluster is named on the command line: ` --context prod`.
+    /// Flags that name the cluster on the command line, such as ` --context prod`.
     pub flags: String,
     /// The time zone in which people are told times.
     pub zone: TimeZone,
@@ -144,16 +144,14 @@ pub(crate) fn terminal() -> Option<(u16, u16)> {
     Some(size).filter(|(columns, rows)| *columns > 0 && *rows > 0)
 }
 
-/// What a command has changed.
+/// A change that a command made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Changed {
-    /// Whether anything was written.
     pub changed: bool,
-    /// How things are now.
     pub says: String,
 }
 
-/// What a command has changed, object by object.
+/// The changes that a command made, by object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Changes(pub Vec<Changed>);
 

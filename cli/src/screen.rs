@@ -28,7 +28,7 @@ pub(crate) enum Key {
 pub(crate) struct Screen {
     /// `None` = the standard input is no terminal.
     keys: Option<UnboundedReceiver<Key>>,
-    /// How many lines of the text are above the screen.
+    /// Number of lines of the text above the screen.
     top: usize,
 }
 

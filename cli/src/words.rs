@@ -20,12 +20,10 @@ pub(crate) fn name(text: &str) -> String {
     quoted(text, is_object_name(text), NAME_MAX)
 }
 
-/// Returns a version.
 pub(crate) fn version(text: &str) -> String {
     quoted(text, is_version(text), VERSION_MAX)
 }
 
-/// Returns a variant.
 pub(crate) fn variant(text: &str) -> String {
     quoted(text, is_variant(text), VARIANT_MAX)
 }

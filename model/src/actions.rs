@@ -9,7 +9,7 @@ use crate::state::{Config, Faults, started};
 use crate::view::Late;
 use crate::world::{Place, World};
 
-/// Which part of what a reconciler sees stays behind the truth.
+/// The part of a reconciler's view that lags behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
     Everything,
@@ -25,11 +25,8 @@ pub enum Part {
 pub enum Lie {
     /// What the spec asks for is reached.
     Reached,
-    /// The step failed.
     Failed,
-    /// There is no update.
     NoTarget,
-    /// There is one.
     Target,
     /// The granted reboot is claimed.
     Claim,
@@ -45,7 +42,6 @@ impl Lie {
     ];
 }
 
-/// One thing that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ModelAction {
     /// A reconciler begins to lead.

@@ -8,7 +8,7 @@ use crate::state::{Config, Host, started};
 use crate::world::{Place, Stale, World};
 
 impl World {
-    /// Can nothing happen any more but faults?
+    /// Whether only faults can still happen.
     pub fn is_stuck(&self, config: &Config) -> bool {
         let mut actions = vec![];
         stateright::Model::actions(config, self, &mut actions);
@@ -184,7 +184,6 @@ impl World {
         });
     }
 
-    /// Is a reboot granted?
     fn is_too_late(&self, at: usize) -> bool {
         let place = &self.places[at];
         place

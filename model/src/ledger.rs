@@ -7,7 +7,6 @@ use crate::objects::{NODES, NODES_MAX, small, time};
 /// Most successes that a record tells apart.
 pub const SUCCEEDED_MAX: u8 = 4;
 
-/// A slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Held {
     /// The life of the shadow that it is for.
@@ -30,7 +29,7 @@ pub struct Record {
     pub failures: [Option<u8>; NODES_MAX],
     /// A node stands in it more than once; that must not be.
     pub doubled: bool,
-    /// How many nodes reached it.
+    /// Number of nodes that reached it.
     pub succeeded: u8,
     /// No new node tries it: the time of that halt.
     pub halted: Option<u8>,
@@ -42,19 +41,17 @@ pub struct Ledger {
     pub generation: u8,
     /// A person has paused the fleet.
     pub paused: bool,
-    /// The leader's term.
     pub term: u8,
     pub slots: [Option<Held>; NODES_MAX],
     /// What became of the update, if anything did.
     pub record: Option<Record>,
-    /// Since when the pool that goes first is done with the update.
+    /// The time since which the pool that goes first is done with the update.
     pub done: Option<u8>,
     /// The time that stands for the update in `spec.resumedVersions`.
     pub resumed: Option<u8>,
 }
 
 impl Ledger {
-    /// Slots in use.
     pub fn in_use(&self) -> u64 {
         self.slots.iter().flatten().count() as u64
     }
@@ -80,14 +77,13 @@ impl Ledger {
         ledger
     }
 
-    /// Is the update halted?
     pub fn is_halted(&self) -> bool {
         self.record.is_some_and(|record| record.halted.is_some())
     }
 }
 
 impl Record {
-    /// How many nodes failed.
+    /// Returns how many nodes failed.
     pub fn failed(&self) -> u64 {
         self.failures.iter().flatten().count() as u64
     }

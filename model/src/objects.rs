@@ -15,9 +15,7 @@ pub const VERSIONS: [&str; 2] = ["1.0.0", "1.1.0"];
 /// The boots that a host can be in.
 pub const BOOTS: [&str; 10] = ["b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9"];
 pub(crate) const FLEET_UID: &str = "fleet";
-/// Names of shadows.
 pub const SHADOWS: [&str; NODES_MAX] = ["brs-0", "brs-1", "brs-2"];
-/// Names of nodes.
 pub const NODES: [&str; NODES_MAX] = ["0", "1", "2"];
 /// UIDs, of shadows and Nodes alike, by index and life.
 pub const UIDS: [[&str; LIVES]; NODES_MAX] = [
@@ -25,7 +23,6 @@ pub const UIDS: [[&str; LIVES]; NODES_MAX] = [
     ["1a", "1b", "1c", "1d"],
     ["2a", "2b", "2c", "2d"],
 ];
-/// Names of pools.
 pub const POOLS: [&str; 2] = ["p0", "p1"];
 /// The times there are, see [`crate::World::clock`].
 pub const TIMES: [&str; 9] = [
@@ -198,7 +195,7 @@ pub(crate) fn saying_staged(staged: &Staged) -> Option<u8> {
     at.map(|at| small(at as u64))
 }
 
-/// What an agent says it staged.
+/// Returns what an agent says it staged.
 pub(crate) fn said_staged(index: Option<u8>) -> Option<&'static Staged> {
     index.and_then(|index| STAGED[usize::from(index)].get())
 }

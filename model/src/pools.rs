@@ -13,13 +13,12 @@ use crate::objects::{NODES_MAX, POOLS, VERSIONS, small};
 use crate::state::{Config, Safeguard};
 use crate::tables::{self, Table, once};
 
-/// How many nodes of a pool may be updated at once.
+/// Number of nodes of a pool that may be updated at once.
 pub const POOL_LIMIT: u64 = 1;
 
 /// What is said of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pool {
-    /// It is deleted.
     pub gone: bool,
     /// It is paused; the default pool is outside its window.
     pub paused: bool,
@@ -32,7 +31,7 @@ pub type Pools = [Pool; 3];
 /// The place of the default pool.
 pub const DEFAULT: usize = 2;
 
-/// Does the second pool come after the first, and is that done?
+/// Whether the second pool depends on the first, and whether the first has finished.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Turn {
     Any,
@@ -114,7 +113,7 @@ pub(crate) fn facts(
     once(&FACTS, of, || known_facts(of)).as_slice()
 }
 
-/// Does the second pool wait for the first, by the functions that ship?
+/// Whether the second pool waits for the first, by the functions that ship.
 pub(crate) fn waits(done: Option<u8>, now: &str) -> bool {
     thread_local! { static LEDGERS: Table<Option<u8>, BottlerocketFleetStatus> = Table::default(); }
     let ledger = once(&LEDGERS, done, || BottlerocketFleetStatus {
@@ -132,7 +131,7 @@ pub(crate) fn waits(done: Option<u8>, now: &str) -> bool {
         .is_none_or(Option::is_some)
 }
 
-/// Who steers a node labelled for this pool, if these are the pools.
+/// Returns who steers a node labelled for this pool, if these are the pools.
 pub(crate) fn owner(config: &Config, pools: Pools, label: Option<u8>) -> Owner {
     let Some(label) = label.map(usize::from) else {
         return if config.pools.is_some() {
@@ -159,7 +158,7 @@ pub(crate) fn pool_of(pools: Pools, owner: Owner) -> Option<u8> {
         .map(|at| small(at as u64))
 }
 
-/// Does the pool of a node, if these are the pools, let no update of it begin, nor go on to the cordon?
+/// Whether the pool of a node, among these pools, holds its update before the cordon.
 pub(crate) fn held(pools: Pools, owner: Owner) -> bool {
     match owner {
         Owner::DefaultPool => pools[DEFAULT].paused,

@@ -79,7 +79,7 @@ pub fn all(config: &Config) -> Vec<Property<Config>> {
     all
 }
 
-/// Why the agent's reboot of this host would be wrong, if it is.
+/// Returns why the agent's reboot of this host would be wrong, if it is.
 pub(crate) fn unfit_to_reboot(place: &Place) -> Option<&'static str> {
     let boot = Some(place.host.boot);
     let mark = place.node.and_then(|node| node.marker);
@@ -98,7 +98,7 @@ pub(crate) fn unfit_to_reboot(place: &Place) -> Option<&'static str> {
     }
 }
 
-/// Why this change of the ledger is wrong, if it is.
+/// Returns why this change of the ledger is wrong, if it is.
 pub(crate) fn wrong_ledger(
     config: &Config,
     before: &Ledger,
@@ -131,8 +131,8 @@ pub(crate) fn wrong_ledger(
         .then_some("a version is halted by fewer failures than it may have")
 }
 
-/// Why this change of the ledger is wrong, if it is: the failure that ends a slot was counted neither before nor
-/// now, so that it counts whatever a person has said of those before it.
+/// Returns why this change of the ledger is wrong, if it is: the failure that ends a slot was counted neither before nor now,
+/// so that it counts whatever a person has said of those before it.
 pub(crate) fn uncounted(
     config: &Config,
     before: &Ledger,
@@ -158,8 +158,8 @@ pub(crate) fn uncounted(
     (config.halts && places.iter().enumerate().any(lost)).then_some(COUNTED)
 }
 
-/// Why these slots are wrong, if they are: too many nodes try an update that nobody has reached. `begin` says of each node
-/// whether its update would only begin, and `counts` whether one that runs counts as a try.
+/// Returns why these slots are wrong, if they are: too many nodes try an update that nobody has reached. `begin` says of each
+/// node whether its update would only begin, and `counts` whether one that runs counts as a try.
 pub(crate) fn too_many_try(
     config: &Config,
     before: &Ledger,
@@ -179,7 +179,7 @@ pub(crate) fn too_many_try(
         .then_some("too many nodes try an unproven update")
 }
 
-/// Why these slots are wrong, if they are: an update begins while the fleet is paused. `begin` is as above.
+/// Returns why these slots are wrong, if they are: an update begins while the fleet is paused. `begin` is as above.
 pub(crate) fn began_in_pause(
     before: &Ledger,
     after: &Ledger,
@@ -189,20 +189,20 @@ pub(crate) fn began_in_pause(
         .then_some("an update begins while the fleet is paused")
 }
 
-/// Does any update begin with these slots?
+/// Whether any update begins with these slots.
 fn any_begins(before: &Ledger, after: &Ledger, begin: impl Iterator<Item = bool>) -> bool {
     begin
         .enumerate()
         .any(|(at, begins)| begins && before.slots[at].is_none() && after.slots[at].is_some())
 }
 
-/// Why this grant is wrong, if it is one: the leader that gave it had seen that the update is halted.
+/// Returns why this grant is wrong, if it is one: the leader that gave it had seen that the update is halted.
 pub(crate) fn wrong_grant(before: &Shadow, after: &Shadow, saw_halt: bool) -> Option<&'static str> {
     let granted = after.grant.is_some() && before.grant != after.grant;
     (granted && saw_halt).then_some("a reboot into an update that is halted is granted")
 }
 
-/// Why this change of a spec is wrong, if it is, with this ledger.
+/// Returns why this change of a spec is wrong, if it is, with this ledger.
 pub(crate) fn wrong_spec(
     place: &Place,
     before: &Shadow,

@@ -243,7 +243,7 @@ impl World {
         }
     }
 
-    /// Makes sure that a node is drained, by its pods and by this write, which a leader decided on; is it?
+    /// Checks that a node is drained, by its pods and by this write, which a leader decided on.
     fn confirm(&mut self, config: &Config, at: usize, write: Write<'_>) -> bool {
         let unchecked = config.without == Some(Safeguard::FreshPods);
         if !(self.places[at].empty || unchecked) {
@@ -292,7 +292,7 @@ impl World {
         }
     }
 
-    /// Makes this write of a Node; was it taken?
+    /// Makes this write of a Node. Returns whether it was accepted.
     fn write_node(&mut self, config: &Config, write: &Write<'_>, at: usize) -> bool {
         let Some(place) = self.places.get_mut(at) else {
             return false;
@@ -355,7 +355,7 @@ impl Config {
     }
 }
 
-/// What a leader decides that sees this. All of it can be read.
+/// Returns what a leader decides that sees this. All of it can be read.
 fn decided_on<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Decisions<'a> {
     static NONE: BTreeMap<usize, String> = BTreeMap::new();
     decide(fleet, views, &NONE)

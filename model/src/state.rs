@@ -163,7 +163,7 @@ fn nodes(text: &str) -> Result<usize, String> {
 }
 
 impl Config {
-    /// Does nothing go wrong but what leaders see, and what windows and people say of pools and the fleet?
+    /// Whether the only faults are stale views, and changes of windows, pools and fleet by people.
     pub fn only_pools_change(&self) -> bool {
         let Faults {
             takeovers,
@@ -194,7 +194,7 @@ impl Config {
             }
     }
 
-    /// How many nodes may fail before the update is halted.
+    /// Returns how many nodes may fail before the update is halted.
     pub fn threshold(&self) -> FailureThreshold {
         if self.halts {
             FailureThreshold::DEFAULT
@@ -256,7 +256,7 @@ impl Host {
     }
 }
 
-/// What an agent remembers when it starts: only that it has not looked for updates.
+/// Returns what an agent remembers when it starts: only that it has not looked for updates.
 pub fn started() -> StepMemory {
     StepMemory {
         refresh_due: true,

@@ -40,7 +40,7 @@ fn when(time: u8) -> String {
 /// The workload whose pods run on every node.
 const CART: &str = "apps/v1/ReplicaSet/shop/cart";
 
-/// How many of its pods are available.
+/// Number of its pods that are available.
 pub(crate) static SCALES: LazyLock<Scales> = LazyLock::new(|| {
     let scale = Scale {
         is_leaving: false,
@@ -79,7 +79,6 @@ pub(crate) fn marker(index: u8, mark: Mark) -> &'static Marker {
     })
 }
 
-/// A Node, perhaps paused.
 pub(crate) fn node(node: Node, paused: bool) -> &'static NodeFacts {
     thread_local! { static FACTS: Table<(Node, bool), NodeFacts> = Table::default(); }
     once(&FACTS, (node, paused), || NodeFacts {
@@ -179,7 +178,7 @@ pub(crate) fn failures(failed: Failed) -> &'static LastFailure {
     })
 }
 
-/// What stands in `spec.resumedVersions`, by its time.
+/// Returns what stands in `spec.resumedVersions`, by its time.
 pub(crate) fn resumed(time: Option<u8>) -> &'static Vec<ResumedVersion> {
     thread_local! { static RESUMED: Table<Option<u8>, Vec<ResumedVersion>> = Table::default(); }
     let of = |time| ResumedVersion {

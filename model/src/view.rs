@@ -94,7 +94,7 @@ pub(crate) fn host(host: Host) -> HostFacts<'static> {
     }
 }
 
-/// What a reconciler sees of the fleet.
+/// Returns what a reconciler sees of the fleet.
 pub(crate) fn fleet(config: &Config, world: &World, leader: &Leader) -> FleetFacts<'static> {
     let ledger = leader
         .stale
@@ -103,7 +103,7 @@ pub(crate) fn fleet(config: &Config, world: &World, leader: &Leader) -> FleetFac
     fleet_of(config, world, leader, &ledger)
 }
 
-/// What a reconciler sees of the pools.
+/// Returns what a reconciler sees of the pools.
 pub(crate) fn seen_pools(world: &World, leader: &Leader) -> Pools {
     leader
         .stale
@@ -111,7 +111,7 @@ pub(crate) fn seen_pools(world: &World, leader: &Leader) -> Pools {
         .unwrap_or(world.pools)
 }
 
-/// What a reconciler makes of this ledger.
+/// Returns what a reconciler makes of this ledger.
 pub(crate) fn fleet_of(
     config: &Config,
     world: &World,
@@ -153,7 +153,7 @@ pub(crate) fn fleet_of(
     }
 }
 
-/// What a reconciler sees of one node.
+/// Returns what a reconciler sees of one node.
 pub(crate) fn view(
     config: &Config,
     world: &World,
@@ -211,7 +211,7 @@ pub(crate) fn view(
     }
 }
 
-/// What a reconciler sees of each node; one of them may be late.
+/// Returns what a reconciler sees of each node; one of them may be late.
 pub(crate) fn views(
     config: &Config,
     world: &World,

@@ -9,7 +9,6 @@ use crate::objects::{NODES_MAX, Node, Shadow, TIMES, small};
 use crate::pools::Pools;
 use crate::state::{Config, Faults, Host, started};
 
-/// Everything about one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Place {
@@ -17,7 +16,6 @@ pub struct Place {
     pub shadow: Option<Shadow>,
     /// The truth of its Node; `None` when it is gone, and the machine with it.
     pub node: Option<Node>,
-    /// The machine.
     pub host: Host,
     /// Shadows made under this name.
     pub shadows_made: u8,
@@ -37,7 +35,6 @@ pub struct Place {
     pub forgotten: bool,
     /// Its agent is never heard of again.
     pub silent: bool,
-    /// What its agent remembers.
     pub memory: StepMemory,
     /// The shadow that its agent still sees, if that is not the truth.
     pub agent_sees: Option<Shadow>,
@@ -55,7 +52,6 @@ pub struct Stale {
     pub pools: Option<Pools>,
 }
 
-/// A reconciler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Leader {
     /// The term in which it believes to lead.
@@ -64,15 +60,12 @@ pub struct Leader {
     pub stale: Option<Stale>,
 }
 
-/// The whole world.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct World {
-    /// The nodes.
     pub places: Vec<Place>,
     pub ledger: Ledger,
     /// What people say of the pools.
     pub pools: Pools,
-    /// Two reconcilers.
     pub leaders: [Leader; 2],
     /// Hosts that have come up with the update.
     pub arrivals: u8,
@@ -83,7 +76,7 @@ pub struct World {
 }
 
 impl World {
-    /// What the clock says: a second more than any time that the ledger knows of the update.
+    /// Returns what the clock says: a second more than any time that the ledger knows of the update.
     pub fn clock(&self) -> u8 {
         let record = self.ledger.record.unwrap_or_default();
         let known = record.failures.into_iter();
@@ -94,7 +87,7 @@ impl World {
         last.map_or(0, |last| (last + 1).min(small(TIMES.len() as u64 - 1)))
     }
 
-    /// How it begins: every shadow Idle, every host in its first boot with the old version.
+    /// Returns how it begins: every shadow Idle, every host in its first boot with the old version.
     pub fn new(config: &Config) -> Self {
         let places = (0..config.nodes)
             .map(|at| {

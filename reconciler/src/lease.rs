@@ -25,15 +25,15 @@ use kube::api::Api;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Until when this process may act as the leader; `None` = it may not. The value changes with each renewal.
+/// The time until which this process may act as the leader; `None` = it may not. The value changes with each renewal.
 pub type Elected = watch::Receiver<Option<Instant>>;
 
-/// Until when this process may act as the leader, if it may now.
+/// Returns until when this process may act as the leader, if it may now.
 pub fn leads_now(elected: &Elected) -> Option<Instant> {
     elected.borrow().filter(|until| Instant::now() < *until)
 }
 
-/// What this stream yields next. While this process does not lead, it is not even polled, and yields nothing.
+/// Returns what this stream yields next. While this process does not lead, it is not even polled, and yields nothing.
 pub async fn next_while_leading<S: Stream + Unpin>(
     elected: &Elected,
     stream: &mut S,
@@ -48,13 +48,10 @@ pub async fn next_while_leading<S: Stream + Unpin>(
 /// What the election needs to know.
 #[derive(Clone, Debug)]
 pub struct Election {
-    /// Namespace of the Lease.
     pub namespace: String,
-    /// Name of the Lease.
     pub lease: String,
     /// Our identity, which no other process has, such as the pod's name.
     pub us: String,
-    /// When to do what.
     pub timing: Timing,
 }
 
@@ -287,18 +284,18 @@ impl Candidate {
 pub struct SeenLease<'a> {
     /// `spec.holderIdentity`; `None` or empty when it was released.
     pub holder: Option<&'a str>,
-    /// For how long its holder may be silent: `spec.leaseDurationSeconds`, as far as that is believed.
+    /// Time for which its holder may be silent: `spec.leaseDurationSeconds`, as far as that is believed.
     pub duration: Duration,
 }
 
 /// When to do what; all of it in proportion to the lease's duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// How long we may be silent before another takes over.
+    /// Time for which we may be silent before another takes over.
     pub duration: Duration,
-    /// How long after the last renewal the next one is due.
+    /// Time from one renewal to the next.
     pub renew_after: Duration,
-    /// How long after the last renewal we stop acting. Less than `duration`, so that we stop before another leader
+    /// Time after the last renewal at which we stop acting. Less than `duration`, so that we stop before another leader
     /// begins.
     pub renew_deadline: Duration,
     /// Wait between two calls that failed.
@@ -331,7 +328,7 @@ pub struct ElectionState {
     pub not_before: Duration,
 }
 
-/// Until when we may act as the leader; `None` = we may not.
+/// Returns until when we may act as the leader; `None` = we may not.
 pub fn leads_until(
     lease: Option<SeenLease<'_>>,
     state: &ElectionState,

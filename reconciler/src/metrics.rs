@@ -22,7 +22,6 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
-/// What each metric says.
 const HELP: &str = "\
 brupop_leader: 1 if this process leads
 brupop_writes: Writes to the API server
@@ -89,7 +88,7 @@ pub struct Metrics {
     without_workloads: Family<[(&'static str, String); 1], Counter>,
     /// The first [`MAX_POOLS`] pools that this process sees have series of their own.
     pools: Arc<Mutex<BTreeSet<String>>>,
-    /// How long updates took, and each of their phases.
+    /// Durations of updates and of their phases.
     update_duration: Histogram,
     phase_durations: Family<Label, Histogram, fn() -> Histogram>,
     /// Metrics that all programs have.
@@ -317,24 +316,23 @@ fn register_hosts(registry: &mut Registry, cluster: &Cluster) {
 /// What the last pass of the leader knows.
 #[derive(Clone, Debug, Default)]
 pub struct LastPass {
-    /// When it was.
     pub at: Timestamp,
-    /// How many nodes may be updated at once.
+    /// Number of nodes that may be updated at once.
     pub limit: u64,
     /// The nodes by what is said of them.
     pub nodes: BTreeMap<NodeGroup, i64>,
     /// By pool and reason, since when an update has been known that does not progress: of the oldest one, as it is written.
     pub waiting: BTreeMap<(String, &'static str), String>,
-    /// How many nodes run Bottlerocket and are not opted in.
+    /// Number of nodes that run Bottlerocket and are not opted in.
     pub not_opted_in: u64,
-    /// How many objects of which kind cannot be read, and are left alone.
+    /// Number of unreadable objects that are left alone, by kind.
     pub skipped: BTreeMap<&'static str, i64>,
     /// For how many seconds the oldest slot has been held; `None` if no slot is in use.
     pub oldest_slot_seconds: Option<u64>,
-    /// How many slots are held for longer than they may be, by the reason of their nodes.
+    /// Number of slots that are held for longer than they may be, by the reason of their nodes.
     pub overdue: BTreeMap<&'static str, i64>,
-    /// How many nodes we have taken out of service and cannot put back, because the API server takes no change of the Node or
-    /// its shadow.
+    /// Number of nodes that we have taken out of service and cannot put back, because the API server takes no change of the
+    /// Node or its shadow.
     pub denied_out_of_service: i64,
     /// The versions that are halted, and for which variant.
     pub halted: Vec<(String, String)>,
@@ -351,7 +349,7 @@ pub struct LastPass {
 pub struct NodeGroup {
     /// Their pool; empty if two contend for them, or the fleet holds them.
     pub pool: String,
-    /// Why their updates progress or wait.
+    /// The reason why their updates progress or wait.
     pub reason: &'static str,
     /// The version that their hosts run; empty if they have not reported.
     pub version: String,

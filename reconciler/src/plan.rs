@@ -44,13 +44,10 @@ const POOL: usize = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase", tag = "what", content = "turn")]
 pub enum NodePlan {
-    /// It is being updated.
     Running,
-    /// Its update starts now.
     Starts,
     /// It could start, and waits for its turn; the first turn is 1.
     Waits(usize),
-    /// It does not start.
     Stays,
 }
 
@@ -58,7 +55,6 @@ pub enum NodePlan {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
-    /// Name of the node.
     pub node: String,
     /// Its pool; `null` if two contend for it, or the fleet holds it.
     pub pool: Option<String>,
@@ -66,11 +62,9 @@ pub struct Row {
     pub version: Option<String>,
     /// The version that it is, or would be, updated to.
     pub target: Option<String>,
-    /// What becomes of it.
     pub next: NodePlan,
     /// Why: a stable word, as in the condition Progressing.
     pub reason: &'static str,
-    /// Why, for people.
     pub message: String,
 }
 
@@ -78,9 +72,8 @@ pub struct Row {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
-    /// How many nodes may be updated at once.
+    /// Number of nodes that may be updated at once.
     pub limit: u64,
-    /// How many are.
     pub in_use: usize,
     /// What holds updates now, in sentences.
     pub held: Vec<String>,
@@ -90,7 +83,7 @@ pub struct Plan {
     pub nodes: Vec<Row>,
 }
 
-/// Why there is no plan.
+/// Reasons why there is no plan.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// No way to the API server.

@@ -151,7 +151,7 @@ impl PodWatches {
         self.budgets = Some((watch, now + LOOK_AGAIN));
     }
 
-    /// What the watches have brought.
+    /// Returns what the watches have brought.
     pub(crate) fn kept(&self) -> MutexGuard<'_, Objects> {
         locked(&self.kept)
     }

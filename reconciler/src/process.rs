@@ -31,7 +31,7 @@ pub(crate) const STUCK: Duration = Duration::from_secs(10);
 /// Longest wait for the answer that names the node of this process.
 const WHO_AM_I_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why the reconciler cannot run.
+/// Reasons why the reconciler cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// No way to the API server.
@@ -49,7 +49,6 @@ pub enum ProcessError {
     /// There is no thread for the Lease.
     #[error("cannot start a thread")]
     Thread(#[source] std::io::Error),
-    /// Signals cannot be handled.
     #[error("cannot handle signals")]
     Signals(#[source] std::io::Error),
     /// There is no certificate for /metrics.

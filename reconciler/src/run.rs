@@ -91,7 +91,7 @@ pub(crate) struct Leading {
 type Completion = Box<dyn FnOnce(&mut Reconciler) + Send>;
 
 impl Leading {
-    /// What is known of nothing, from this instant on.
+    /// Returns what is known of nothing, from this instant on.
     fn new(settings: &Settings, now: Duration) -> Self {
         let check = || Check::new(Duration::from_secs(settings.check_interval_seconds));
         let gate_interval = Duration::from_secs(settings.gate_interval_seconds);

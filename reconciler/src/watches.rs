@@ -26,7 +26,7 @@ pub struct Watches {
     pub changed: Arc<Notify>,
     /// Notified of each change of a pod on a node whose pods are watched.
     pub pods_changed: Arc<Notify>,
-    /// How many times a watch failed.
+    /// Number of times that a watch failed.
     pub failures: Arc<AtomicU64>,
 }
 
@@ -127,7 +127,6 @@ impl Watches {
         self.all.iter().for_each(Watch::refresh);
     }
 
-    /// Lists the pools again.
     pub fn refresh_pools(&self) {
         self.all.last().iter().for_each(|pools| pools.refresh());
     }
@@ -210,11 +209,10 @@ fn put<K: Watched + DeserializeOwned>(
 /// The task that follows a watch; dropping this ends it.
 pub(crate) struct Watch {
     what: &'static str,
-    /// How many lists were asked for: one at the start, and one more for each refresh.
+    /// Number of lists that were asked for: one at the start, and one more for each refresh.
     wanted: watch::Sender<u64>,
     /// The number of the last list that is complete; 0 before the first.
     listed: watch::Receiver<u64>,
-    /// Ends with this.
     _task: JoinSet<()>,
 }
 
@@ -232,13 +230,12 @@ impl Watch {
     }
 }
 
-/// Follows a watch.
 struct Follower<F> {
     what: &'static str,
     keep: F,
     changed: Arc<Notify>,
     failures: Arc<AtomicU64>,
-    /// Why the watch fails, until it yields something again.
+    /// The reason why the watch fails, until it yields something again.
     log: FailureLog,
     list_done: watch::Sender<u64>,
 }

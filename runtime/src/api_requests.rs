@@ -28,7 +28,6 @@ impl<S> Layer<S> for ApiRequests {
     }
 }
 
-/// A client that counts.
 #[derive(Clone, Debug)]
 pub struct Counting<S> {
     inner: S,
@@ -106,7 +105,7 @@ fn is_watch(uri: &Uri) -> bool {
     parameters.any(|parameter| ["watch=true", "watch=1"].contains(&parameter))
 }
 
-/// Is this the path of all objects of a resource, in a namespace or in all of them?
+/// Whether this is the path of all objects of a resource, in a namespace or in all of them.
 fn names_collection(path: &str) -> bool {
     let path: Vec<&str> = path.split('/').filter(|it| !it.is_empty()).collect();
     let (["api", _, resource @ ..] | ["apis", _, _, resource @ ..]) = path.as_slice() else {

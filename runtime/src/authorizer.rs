@@ -94,8 +94,8 @@ impl Authorizer {
         })
     }
 
-    /// What the API server says of a token, or has said a moment ago. Callers with the same token wait for one answer: the next
-    /// one asks if the caller that asked goes away.
+    /// Returns what the API server says of a token, or has said a moment ago. Callers with the same token wait for one answer:
+    /// the next one asks if the caller that asked goes away.
     async fn judge(&self, token: String) -> Judgement {
         let (answer, was_allowed) = lock(&self.cache).entry(token.as_bytes());
         let review = async {

@@ -34,7 +34,7 @@ const READ_BUFFER: usize = 16 << 10;
 /// Names the folder of token, authority and namespace, for a process of the test bed that is in no container.
 const FOLDER: &str = "SERVICE_ACCOUNT_FOLDER";
 
-/// Why there is no client.
+/// Reasons why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Kubelets set the variables and mount the token of each pod with a service account.

@@ -15,7 +15,6 @@ const NAME_MAX: usize = 64;
 /// The most mistakes, and the most names of others, that are listed.
 const LISTED_MAX: usize = 8;
 
-/// Settings of all programs.
 const OF_LOGS: [&str; 3] = [logs::FORMATTER, logs::ANSI_ENABLED, logs::FILTER_DIRECTIVE];
 /// How the settings begin that people write.
 const FAMILIES: &str = "EXCLUDE_ LOGGING_ MAX_ REFRESH_ REQUIRE_ SCHEDULER_ TRACING_";
@@ -34,11 +33,8 @@ brupop_api::words! {
     /// One of the operator's programs.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Program {
-        /// `brupop-agent`.
         Agent => "agent",
-        /// `brupop-reconciler`.
         Reconciler => "reconciler",
-        /// `brupop-webhook`.
         Webhook => "webhook",
     }
 }
@@ -63,7 +59,7 @@ impl Program {
         }
     }
 
-    /// Whose setting this variable is, if it is another program's and not this one's.
+    /// Returns whose setting this variable is, if it is another program's and not this one's.
     pub fn misplaced(self, name: &str) -> Option<Self> {
         let reads = |program: &Self| program.settings().contains(&name);
         if reads(&self) || OF_PODS.contains(&name) {

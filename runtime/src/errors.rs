@@ -39,8 +39,9 @@ pub fn describe(error: &(dyn Error + 'static)) -> String {
     printable(&sentence, SENTENCE_MAX).into_owned()
 }
 
-/// What the API server says in a Status, printable and at most [`SENTENCE_MAX`] bytes. If the answer was none, and so its message is the whole body, another sentence. An
-/// object that a message quotes, as when the API server cannot take back what it has stored, is left out.
+/// Returns what the API server says in a Status, printable and at most [`SENTENCE_MAX`] bytes. If the answer was none, and so
+/// its message is the whole body, another sentence. An object that a message quotes, as when the API server cannot take back
+/// what it has stored, is left out.
 pub fn status_message(status: &Status) -> Cow<'_, str> {
     if status.reason == MADE_UP {
         return Cow::Owned(format!(

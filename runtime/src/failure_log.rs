@@ -27,7 +27,7 @@ impl FailureLog {
         !std::mem::take(&mut self.0).is_empty()
     }
 
-    /// Why it fails, if it does.
+    /// Returns why it fails, if it does.
     pub fn reason(&self) -> Option<&str> {
         self.0.last().map(String::as_str)
     }

@@ -53,7 +53,6 @@ fn invalid(why: &'static str) -> Error {
 /// A list that arrives. Nothing is kept of it here but what has arrived and was not taken yet, and no more arrives than that.
 pub struct Listing<K> {
     objects: Arriving<K>,
-    /// When it is late.
     end: Instant,
     version: Option<String>,
 }

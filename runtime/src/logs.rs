@@ -25,7 +25,6 @@ pub const ANSI_ENABLED: &str = "LOGGING_ANSI_ENABLED";
 /// A level, and levels of our own modules, such as `info,brupop_agent=debug`; `info` if unset.
 pub const FILTER_DIRECTIVE: &str = "TRACING_FILTER_DIRECTIVE";
 
-/// Our crates that log.
 const CRATES: [&str; 4] = [
     "brupop_agent",
     "brupop_reconciler",

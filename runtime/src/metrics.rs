@@ -14,9 +14,7 @@ use crate::errors::describe;
 pub struct ProcessMetrics {
     /// Requests to the API server.
     pub api_requests: ApiRequests,
-    /// Scrapes that were refused.
     pub refused_scrapes: Refusals,
-    /// Connections that were dropped.
     pub drops: Drops,
 }
 

@@ -34,7 +34,6 @@ impl OwnThread {
         Ok(Self { handle, _end: end })
     }
 
-    /// Runs a task there.
     pub fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send> + Send + 'static,

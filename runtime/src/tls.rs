@@ -11,10 +11,9 @@ use rustls::{ServerConfig, version};
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Why a certificate cannot be served.
+/// Reasons why a certificate cannot be served.
 #[derive(Debug, Error)]
 pub enum TlsError {
-    /// It is not PEM.
     #[error("the certificate or its key cannot be read")]
     Pem(#[from] pem::Error),
     /// There is none, certificate and key do not fit, or they are of a kind that is not supported.

@@ -72,7 +72,7 @@ mod tests {
         Err(watcher::Error::NoResourceVersion)
     }
 
-    /// How long this many events take, if the watch ends after these.
+    /// Returns how long this many events take, if the watch ends after these.
     async fn elapsed(events: &[fn() -> watcher::Result<Event<u8>>], count: usize) -> Duration {
         let since = Instant::now();
         let begin = || stream::iter(events.iter().map(|event| event()));

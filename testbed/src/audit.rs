@@ -20,7 +20,6 @@ pub struct Event {
     pub request_uri: String,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
     pub verb: String,
-    /// Who asked.
     pub user: User,
     /// Who was meant, of requests with impersonation.
     pub impersonated_user: Option<User>,
@@ -30,7 +29,6 @@ pub struct Event {
     /// What was asked about; all of it empty of paths that name no resource.
     #[serde(default, rename = "objectRef")]
     pub object: ObjectRef,
-    /// The answer's status.
     pub response_status: Option<ResponseStatus>,
     /// The body that was sent: of our own resources only.
     pub request_object: Option<serde_json::Value>,
@@ -62,13 +60,10 @@ pub struct User {
 pub struct ObjectRef {
     /// The API group; empty of the core group.
     pub api_group: String,
-    /// The resource's plural name.
     pub resource: String,
     /// The sub-resource; empty of the object itself.
     pub subresource: String,
-    /// Empty of cluster-scoped objects.
     pub namespace: String,
-    /// Empty of lists.
     pub name: String,
 }
 
@@ -76,7 +71,6 @@ pub struct ObjectRef {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ResponseStatus {
-    /// The HTTP status code.
     pub code: u16,
     /// The sentence that came with a refusal.
     pub message: String,
@@ -129,7 +123,6 @@ impl AuditLog {
         Self { path }
     }
 
-    /// The file.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -14,7 +14,7 @@ use crate::kubeconfig::PodVariables;
 /// In which `extra` the API server puts the id of a token.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
-/// What a client's credential says besides name and groups, as the API server finds it.
+/// Returns what a client's credential says besides name and groups, as the API server finds it.
 pub async fn extra_of(client: &Client) -> Result<BTreeMap<String, Vec<String>>> {
     let reviews = Api::<SelfSubjectReview>::all(client.clone());
     let review = reviews
@@ -68,7 +68,7 @@ impl Bearer {
         self.variables.clone()
     }
 
-    /// Was this a request with the token?
+    /// Whether this request carried the token.
     pub fn asked(&self, event: &Event) -> bool {
         event
             .user

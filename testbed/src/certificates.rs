@@ -43,7 +43,6 @@ impl Authority {
         }
     }
 
-    /// The authority's certificate.
     pub(crate) fn certificate(&self) -> PathBuf {
         self.dir.join("ca.crt")
     }

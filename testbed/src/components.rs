@@ -23,7 +23,6 @@ pub enum Reach {
 /// What the API server presents to our webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presents {
-    /// As in most clusters.
     Nothing,
     /// The token in `ControlPlane::webhook_token`, which must be there before the first review.
     Token,
@@ -38,7 +37,6 @@ const POD_RANGE: &str = "10.244.0.0/16";
 /// Go's garbage costs a sixth of the CPU of a control plane's start; this trades 130 MB for it.
 pub(crate) const COLLECTS_LATE: (&str, &str) = ("GOGC", "400");
 
-/// Records everything.
 pub(crate) const AUDIT_POLICY: &str = r#"{
   "apiVersion": "audit.k8s.io/v1", "kind": "Policy",
   "omitStages": ["RequestReceived"], "omitManagedFields": true,
@@ -50,7 +48,6 @@ pub(crate) const AUDIT_POLICY: &str = r#"{
 
 /// What the command lines have in common.
 pub(crate) struct Layout<'a> {
-    /// Where the programs are.
     pub binaries: &'a Path,
     /// Where files of this control plane are.
     pub dir: &'a Path,

@@ -25,14 +25,13 @@ pub use programs::BUMP;
 /// How often a start is tried when another process took a port.
 const STARTS: usize = 3;
 
-/// Which programs run beside etcd and the API server.
+/// The programs that run beside etcd and the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent choices")]
 pub struct Options {
     /// kube-controller-manager: Deployments and the like get pods, budgets a status, deleted owners take along what
     /// they own.
     pub controllers: bool,
-    /// kube-scheduler.
     pub scheduler: bool,
     /// kwok: leases of nodes, and pods that become Running and go when deleted.
     pub kwok: bool,
@@ -59,7 +58,6 @@ impl Options {
         audit_policy: None,
         under_faults: false,
     };
-    /// All of it.
     pub const CLUSTER: Self = Self {
         controllers: true,
         scheduler: true,
@@ -181,7 +179,7 @@ impl ControlPlane {
             .signal(signal)
     }
 
-    /// Where the API server is.
+    /// Returns where the API server is.
     pub fn server(&self) -> &Server {
         &self.shared.server
     }
@@ -201,7 +199,7 @@ impl ControlPlane {
         AuditLog::new(audit_log(self.dir()))
     }
 
-    /// Where the API server finds the token that it presents to the default overlay's webhook on port 443, and to
+    /// Returns where the API server finds the token that it presents to the default overlay's webhook on port 443, and to
     /// nobody else, if it is started with [`Presents::Token`].
     pub fn webhook_token(&self) -> PathBuf {
         webhook_token(self.dir())

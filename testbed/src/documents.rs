@@ -4,7 +4,6 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-/// The first page.
 pub const README: &str = "README.md";
 /// Alerts, as Prometheus reads them.
 pub const ALERTS: &str = "kustomize/components/prometheus-sample/alerts.yaml";
@@ -12,11 +11,9 @@ pub const ALERTS: &str = "kustomize/components/prometheus-sample/alerts.yaml";
 pub const DASHBOARD: &str = "kustomize/components/prometheus-operator/dashboard.json";
 /// How to install: overlays, labels, settings, components.
 pub const INSTALL: &str = "docs/install.md";
-/// From upstream and back.
 pub const MIGRATING: &str = "docs/migrating.md";
 /// The page for people on call.
 pub const OPERATIONS: &str = "docs/operations.md";
-/// Recipes of pools.
 pub const POOLS: &str = "docs/pools.md";
 /// All reasons, settings, fields, metrics and Events.
 pub const REFERENCE: &str = "docs/reference.md";
@@ -29,7 +26,7 @@ pub fn read(path: &str) -> Result<String> {
     std::fs::read_to_string(file).with_context(|| path.to_owned())
 }
 
-/// What stands under a heading such as `## Gates`, up to the next one of its level or above.
+/// Returns what stands under a heading such as `## Gates`, up to the next one of its level or above.
 pub fn section<'d>(document: &'d str, heading: &str) -> Result<&'d str> {
     let (_, below) = document
         .split_once(&format!("\n{heading}\n"))
@@ -46,7 +43,7 @@ pub fn section<'d>(document: &'d str, heading: &str) -> Result<&'d str> {
     Ok(&below[..end])
 }
 
-/// How many hashes a heading has; 0 if this is none.
+/// Returns how many hashes a heading has; 0 if this is none.
 fn level_of(line: &str) -> usize {
     let hashes = line.bytes().take_while(|byte| *byte == b'#').count();
     if line[hashes..].starts_with(' ') {

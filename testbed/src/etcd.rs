@@ -17,7 +17,6 @@ use tokio::task::JoinSet;
 pub(crate) struct Lines {
     answer: Incoming,
     rest: Vec<u8>,
-    /// Ends with the answer.
     _connection: JoinSet<hyper::Result<()>>,
 }
 

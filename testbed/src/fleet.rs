@@ -37,15 +37,15 @@ pub struct FleetOptions {
     pub nodes: usize,
     /// Variables of the operator's processes, over those of the shipped configuration.
     pub env: Vec<(String, String)>,
-    /// How long things take on the hosts.
+    /// Durations on the hosts.
     pub durations: Durations,
     /// The variants of the hosts, in turn.
     pub variants: &'static [&'static str],
     /// What runs beside etcd and the API server, and how.
     pub control_plane: Options,
-    /// Does each pod reach the API server through a gateway of its own?
+    /// Whether each pod reaches the API server through a gateway of its own.
     pub behind_gateways: bool,
-    /// Does [`Fleet::start`] copy a control plane with the default overlay, which the process installs once?
+    /// Whether [`Fleet::start`] copies a control plane on which the default overlay was installed once.
     pub copied: bool,
     /// Is told what is being done until every agent reports.
     pub say: fn(&str),
@@ -132,7 +132,6 @@ impl Fleet {
         Self::start_with(options, install).await
     }
 
-    /// As [`Fleet::start`], with [`FleetOptions::quick`].
     pub async fn quick(nodes: usize, env: &[(&str, &str)]) -> Result<Self> {
         Self::start(&FleetOptions::quick(nodes, env)).await
     }
@@ -238,7 +237,7 @@ impl Fleet {
         Api::namespaced(self.client(), NAMESPACE)
     }
 
-    /// What happened so far.
+    /// Returns what happened so far.
     pub fn history(&self) -> MutexGuard<'_, History> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -264,7 +263,7 @@ impl Fleet {
         .await
     }
 
-    /// What is known of every node, and the end of the operator's logs: for an error's text.
+    /// Returns what is known of every node, and the end of the operator's logs: for an error's text.
     fn report(&self) -> String {
         let nodes: Vec<String> = self
             .history()

@@ -63,7 +63,6 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 /// What the connections of a flood do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behaviour {
-    /// Sends nothing.
     Silent,
     /// Sends half a TLS handshake, and stalls.
     HalfHandshake,
@@ -112,7 +111,6 @@ impl Port {
         })
     }
 
-    /// Connects from this address.
     pub async fn connect(&self, from: Ipv4Addr) -> io::Result<Box<dyn Stream>> {
         let socket = TcpSocket::new_v4()?;
         socket.bind((from, 0).into())?;
@@ -195,12 +193,12 @@ impl Flood {
         })
     }
 
-    /// How many connections there are.
+    /// Returns how many connections there are.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// How many times a connection has sent all that it was to send.
+    /// Returns how many times a connection has sent all that it was to send.
     pub fn completed(&self) -> usize {
         self.done.load(Ordering::Relaxed)
     }
@@ -210,7 +208,6 @@ impl Flood {
 pub struct OwnRuntime(Option<Runtime>);
 
 impl OwnRuntime {
-    /// This many threads.
     pub fn start(threads: usize) -> io::Result<Self> {
         let runtime = runtime::Builder::new_multi_thread()
             .worker_threads(threads)
@@ -219,7 +216,6 @@ impl OwnRuntime {
         Ok(Self(Some(runtime)))
     }
 
-    /// Runs a task there.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         if let Some(runtime) = &self.0 {
             runtime.spawn(task);

@@ -23,7 +23,6 @@ const SLOW: Duration = Duration::from_millis(500);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Weather {
-    /// They arrive.
     #[default]
     Clear,
     /// They arrive, half a second later.
@@ -63,7 +62,7 @@ impl Gateways {
         }
     }
 
-    /// Where the pod of this name finds the API server.
+    /// Returns where the pod of this name finds the API server.
     pub(crate) fn url(&self, pod: &str) -> Result<String> {
         let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(door) = doors.get(pod) {

@@ -53,14 +53,12 @@ impl History {
             .max()
     }
 
-    /// A shadow was seen.
     pub fn shadow(&mut self, at: Instant, shadow: &BottlerocketShadow) {
         if let Some(node) = names::node_of_shadow(&shadow.name_any()) {
             self.note(at, node, |objects| objects.0 = Some(shadow.clone()));
         }
     }
 
-    /// A Node was seen.
     pub fn node(&mut self, at: Instant, node: &Node) {
         self.note(at, &node.name_any(), |objects| {
             objects.1 = Some(node.clone());
@@ -123,7 +121,7 @@ impl History {
         }
     }
 
-    /// What is known now of each node that has a Node or a shadow.
+    /// Returns what is known now of each node that has a Node or a shadow.
     pub fn now(&self) -> impl Iterator<Item = (&str, &Seen)> {
         let last = self
             .nodes
@@ -132,19 +130,19 @@ impl History {
         last.filter(|(_, seen)| seen.has_shadow || seen.has_node)
     }
 
-    /// What is known of this node now, if it has a Node or a shadow.
+    /// Returns what is known of this node now, if it has a Node or a shadow.
     pub fn of(&self, node: &str) -> Option<&Seen> {
         self.now()
             .find(|(name, _)| *name == node)
             .map(|(_, seen)| seen)
     }
 
-    /// What was seen of this node, in order, and since when.
+    /// Returns what was seen of this node, in order, and since when.
     pub fn past(&self, node: &str) -> &[(Instant, Seen)] {
         self.nodes.get(node).map_or(&[], Vec::as_slice)
     }
 
-    /// Was this node ever seen so?
+    /// Whether this node was ever seen in such a state.
     pub fn has_seen(&self, node: &str, so: impl Fn(&Seen) -> bool) -> bool {
         self.nodes
             .get(node)
@@ -206,7 +204,7 @@ impl History {
         Some(ended.saturating_duration_since(began))
     }
 
-    /// What became of each node.
+    /// Returns what became of each node.
     pub fn outcomes(&self) -> BTreeMap<String, Outcome> {
         self.nodes
             .iter()

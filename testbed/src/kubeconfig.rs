@@ -22,9 +22,7 @@ pub type PodVariables = [(&'static str, OsString); 3];
 pub enum Credential<'a> {
     /// A client certificate and its key.
     Certificate {
-        /// File of the certificate.
         certificate: PathBuf,
-        /// File of the key.
         key: PathBuf,
     },
     Token(&'a str),

@@ -24,9 +24,7 @@ pub struct NewNode {
     pub name: String,
     /// Labels; those of [`NewNode::numbered`] opt in to updates.
     pub labels: BTreeMap<String, String>,
-    /// `status.nodeInfo.osImage`
     pub os_image: String,
-    /// `status.nodeInfo.bootID`
     pub boot_id: String,
 }
 

@@ -240,7 +240,7 @@ pub async fn configuration(client: &Client) -> Result<String> {
         .context("the reconciler reads no ConfigMap")
 }
 
-/// What kubectl said on standard error, but for [`AGENT_WARNING`].
+/// Returns what kubectl said on standard error, but for [`AGENT_WARNING`].
 fn unexpected_warnings(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     said.lines()

@@ -20,7 +20,7 @@ use crate::operator::NAMESPACE;
 use crate::sandbox::Process;
 use crate::{ControlPlane, await_until};
 
-/// How long it is between two scrapes.
+/// Time between two scrapes.
 pub const SCRAPE_SECONDS: f64 = 0.5;
 /// The rules that are shipped.
 pub const RULES: &str = concat!(
@@ -28,7 +28,6 @@ pub const RULES: &str = concat!(
     "/../kustomize/components/prometheus-sample/alerts.yaml"
 );
 
-/// What is discovered.
 const TARGETS: &str = "targets.json";
 /// The configuration that is shipped.
 const SHIPPED: &str = concat!(
@@ -52,7 +51,6 @@ pub struct Served {
 
 /// A running Prometheus; gone when it is dropped.
 pub struct Prometheus {
-    /// Where it listens.
     pub address: SocketAddr,
     folder: PathBuf,
     _process: Process,
@@ -73,11 +71,8 @@ pub struct Series {
 /// When a question is about: from and until, in seconds since 1970, and how many seconds lie between two answers.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// Its beginning.
     pub from: f64,
-    /// Its end.
     pub until: f64,
-    /// Between two points.
     pub step: f64,
 }
 
@@ -195,7 +190,7 @@ impl Prometheus {
         Ok(answer["data"].clone())
     }
 
-    /// What an expression is now, by these labels.
+    /// Returns what an expression is now, by these labels.
     pub async fn query(&self, expression: &str, labels: &[&str]) -> Result<Vector> {
         let all = self.series("query", expression, "value", "").await?;
         let of =
@@ -207,7 +202,7 @@ impl Prometheus {
         Ok(all.into_iter().filter_map(sample).collect())
     }
 
-    /// What an expression is at the end of a window.
+    /// Returns what an expression is at the end of a window.
     pub async fn at_end(&self, expression: &str, window: Window) -> Result<Vec<Series>> {
         self.series(
             "query",
@@ -218,7 +213,7 @@ impl Prometheus {
         .await
     }
 
-    /// What an expression is all through a window.
+    /// Returns what an expression is all through a window.
     pub async fn over(&self, expression: &str, window: Window) -> Result<Vec<Series>> {
         let Window { from, until, step } = window;
         let when = format!("&start={from}&end={until}&step={step}");
@@ -247,7 +242,6 @@ impl Prometheus {
             .collect()
     }
 
-    /// The alerts that fire.
     pub async fn alerts(&self) -> Result<Vec<String>> {
         let data = self.ask("rules?type=alert").await?;
         let groups = data["groups"]
@@ -328,7 +322,7 @@ fn of_pods(folder: &Path, shipped: &Value, job: &Job<'_>) -> Result<Value> {
     Ok(config)
 }
 
-/// What Kubernetes discovery tells of a pod, as far as the shipped job asks: a target for each port of a container, if
+/// Returns what Kubernetes discovery tells of a pod, as far as the shipped job asks: a target for each port of a container, if
 /// the pod has an address.
 fn target_groups(pod: &Pod, processes: &[PodProcess]) -> Vec<Value> {
     let Some(ip) = pod

@@ -29,10 +29,8 @@ pub struct Revision {
     pub object: Option<Json>,
 }
 
-/// What etcd tells.
 #[derive(Clone, Debug, PartialEq)]
 pub enum News {
-    /// An object has changed.
     Revision(Revision),
     /// etcd was restored from a snapshot. What came after this revision is forgotten.
     Restored(u64),

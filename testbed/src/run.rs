@@ -38,10 +38,10 @@ pub fn status(passed: bool) -> ExitCode {
     }
 }
 
-/// Does it hold, and what?
+/// Whether a check holds, and its text.
 pub type Check = (bool, String);
 
-/// Prints what was checked; does all of it hold?
+/// Prints the checks. Returns whether all of them hold.
 pub fn told(checks: &[Check]) -> bool {
     for (holds, what) in checks {
         println!("{} {what}", if *holds { "ok  " } else { "FAIL" });

@@ -18,7 +18,7 @@ const SCRAPER: &str = "prometheus";
 /// The `ClusterRole` that is shipped for scrapers.
 pub const READER: &str = "brupop-metrics-reader";
 
-/// Where a process serves `/metrics`.
+/// Returns where a process serves `/metrics`.
 fn address(process: &PodProcess) -> Result<SocketAddr> {
     process
         .listens
@@ -27,7 +27,6 @@ fn address(process: &PodProcess) -> Result<SocketAddr> {
         .with_context(|| format!("{} has no metrics", process.pod))
 }
 
-/// Scrapes with one token.
 pub struct Scraper {
     token: Option<String>,
 }
@@ -63,12 +62,12 @@ impl Scraper {
         Self { token: None }
     }
 
-    /// Who it says it is.
+    /// Returns who it says it is.
     pub fn token(&self) -> Result<&str> {
         self.token.as_deref().context("a scraper without a token")
     }
 
-    /// What a process tells.
+    /// Returns what a process tells.
     pub async fn scrape(&self, process: &PodProcess) -> Result<String> {
         let address = address(process)?;
         // As Prometheus' `insecure_skip_verify`: the reconciler's certificate is its own.

@@ -59,7 +59,6 @@ struct Backend {
 }
 
 impl Services {
-    /// Listens on the socket.
     pub(crate) fn serve(socket: &Path, client: Client) -> Result<Self> {
         let listener = UnixListener::bind(socket).with_context(|| socket.display().to_string())?;
         let backends = Backends::default();
@@ -99,7 +98,6 @@ impl Services {
         self.backends.unreachable.send_replace(!reached);
     }
 
-    /// The pod has gone.
     pub(crate) fn forget(&self, pod_uid: &str) {
         self.backends.lock().retain(|(uid, _), _| uid != pod_uid);
     }

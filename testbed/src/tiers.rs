@@ -11,7 +11,7 @@ use crate::{Fleet, await_until};
 
 /// Fewer nodes do not make three pools.
 pub const NODES_MIN: u16 = 4;
-/// How many nodes of `web` at once.
+/// Limit of the pool `web`.
 pub const WEB_AT_ONCE: usize = 2;
 
 /// The tier of a node: the first is the canary, the last the database.

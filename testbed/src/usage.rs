@@ -17,7 +17,7 @@ pub struct Usage {
     pub peak: f64,
     /// Time that it has kept a core busy so far.
     pub cpu: Duration,
-    /// How many threads it has.
+    /// Number of threads that it has.
     pub threads: usize,
     /// When it was started, to ten milliseconds.
     pub started: Timestamp,

@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const FLOOD: usize = 2000;
 const KEPT_ALIVE: &[Behaviour] = &[Behaviour::KeptAlive];
 const STALL: &[Behaviour] = &Behaviour::UNFINISHED;
-/// How long before a connection of the flood is opened again.
+/// Time before a connection of the flood is opened again.
 const SOON: Duration = Duration::from_secs(1);
 const AT_ONCE: Duration = Duration::ZERO;
 const REVIEW: &str = r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u-1",
@@ -68,7 +68,6 @@ where
     Ok((address.await?, runtime))
 }
 
-/// The same with TLS.
 async fn start_tls<F>(
     serve: impl FnOnce(TcpListener, Arc<Resolver>, Shutdown) -> F + Send + 'static,
 ) -> Result<(Port, OwnRuntime)>

@@ -30,7 +30,6 @@ const MAX_GENERATIONS: usize = 4;
 /// A generation whose first use is further ahead than this was made by a different clock. Do not wait for it.
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(1);
 
-/// How long certificates last.
 #[derive(Clone, Copy, Debug)]
 pub struct Lifetimes {
     /// Time from now until a new certificate expires. It is renewed when a third of this is left.
@@ -56,9 +55,7 @@ impl Lifetimes {
 pub struct CertificateGeneration {
     /// Certificate of the authority, for `caBundle`.
     pub authority: String,
-    /// The serving certificate.
     pub certificate: String,
-    /// Its private key.
     pub key: String,
     /// DNS names and addresses that it is valid for.
     pub names: Vec<String>,
@@ -95,7 +92,7 @@ impl CertificateGeneration {
     }
 }
 
-/// What to do about a Secret's generations.
+/// The next step of a rotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum RotationStep<'a> {
     /// Make a generation that is served from then on, and store it beside those that are [`retained`].
@@ -105,9 +102,8 @@ enum RotationStep<'a> {
     },
     /// Nothing is to be made.
     Serve {
-        /// The generation to serve.
         generation: &'a CertificateGeneration,
-        /// How long to wait before the next look.
+        /// Time to wait before the next look.
         wait: SignedDuration,
     },
 }
@@ -163,9 +159,9 @@ fn newest<'a>(
         .or_else(|| good.next())
 }
 
-/// What to serve if `planned` could not be published; `None` to go on with what is `serving`. `published` is the `caBundle`
-/// as it was last seen. A valid generation in it comes first. If there is none, `planned` is served only if what is being
-/// served is not valid any more.
+/// Returns what to serve if `planned` could not be published; `None` to go on with what is `serving`. `published` is the
+/// `caBundle` as it was last seen. A valid generation in it comes first. If there is none, `planned` is served only if what is
+/// being served is not valid any more.
 fn fallback<'a>(
     found: &'a [CertificateGeneration],
     planned: &'a CertificateGeneration,
@@ -190,7 +186,8 @@ fn retained(found: &[CertificateGeneration]) -> Vec<CertificateGeneration> {
     found[found.len().saturating_sub(MAX_GENERATIONS - 1)..].to_vec()
 }
 
-/// What `caBundle` should hold: the authorities of all generations, in a stable order. An expired authority does no harm.
+/// Returns what `caBundle` should hold: the authorities of all generations, in a stable order. An expired authority does no
+/// harm.
 fn bundle(found: &[CertificateGeneration]) -> String {
     let mut authorities: Vec<_> = found.iter().map(|it| it.authority.as_str()).collect();
     authorities.sort_unstable();

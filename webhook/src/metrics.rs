@@ -1,4 +1,4 @@
-//! What the webhook counts.
+//! The webhook's metrics.
 
 use crate::verdict::{Actor, Rule};
 use brupop_runtime::authorizer::Refusals;
@@ -21,13 +21,12 @@ const LATENCY_BUCKETS: [f64; 9] = [
 /// Each label has a handful of values, whatever callers send.
 type Labels = [(&'static str, &'static str); 4];
 
-/// The webhook's metrics.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
     reviews: Family<Labels, Counter>,
     unreadable: Counter,
-    /// How often that may be logged, and since when instants are measured: everybody who reaches the port can send them.
+    /// Rate limit of its log line, with the start of the clock, because everybody who reaches the port can send these.
     unreadable_log: (Instant, Mutex<Quota>),
     latency: Histogram,
     /// When the certificate that is served expires, in seconds since 1970.
@@ -106,7 +105,6 @@ impl Metrics {
         self.process.register(&mut self.registry);
     }
 
-    /// Counts a verdict.
     pub fn reviewed(
         &self,
         actor: Actor,

@@ -9,7 +9,7 @@ const SHORTEST_LIFETIME: SignedDuration = SignedDuration::from_secs(10);
 /// Longest: ten years.
 const LONGEST_LIFETIME: SignedDuration = SignedDuration::from_hours(24 * 3650);
 
-/// Who makes certificates and publishes their authorities.
+/// The source of certificates, which also publishes their authorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Certificates {
     /// This program; it keeps certificates for all replicas in the Secret.

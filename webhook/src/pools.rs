@@ -50,8 +50,8 @@ pub fn answer(body: &[u8], ours: &str, metrics: &Metrics) -> Result<Vec<u8>, Rev
     answered
 }
 
-/// Why this pool is refused. One that stays as it was is not: its labels may be changed, whatever an earlier release has let
-/// pass.
+/// Returns why this pool is refused. One that stays as it was is not: its labels may be changed, whatever an earlier release
+/// has let pass.
 fn refusal(request: &PoolRequest, ours: &str) -> Option<String> {
     let new = &request.object.as_ref()?.spec;
     if request
@@ -66,7 +66,7 @@ fn refusal(request: &PoolRequest, ours: &str) -> Option<String> {
             "nobody reads a BottlerocketPool in this namespace: make it in {ours}"
         ));
     }
-    // What the schema lets in can be read.
+    // Whatever the schema accepts can be parsed.
     let spec = BottlerocketPoolSpec::deserialize(new).ok()?;
     let invalid = Rules::of(&spec).err()?;
     Some(printable(&invalid.to_string(), MESSAGE_MAX).into_owned())

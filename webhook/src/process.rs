@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Why the webhook cannot run.
+/// Reasons why the webhook cannot run.
 #[derive(Debug, Error)]
 pub enum ProcessError {
     /// No way to the API server.
@@ -27,7 +27,6 @@ pub enum ProcessError {
     /// The address is taken, or not ours.
     #[error(transparent)]
     Listen(#[from] endpoint::ListenError),
-    /// Signals cannot be handled.
     #[error("cannot handle signals")]
     Signals(#[source] std::io::Error),
 }
@@ -96,7 +95,7 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
     Ok(())
 }
 
-/// Who may ask for reviews, if not everybody, and who may scrape the metrics.
+/// Returns who may ask for reviews, if not everybody, and who may scrape the metrics.
 fn authorizers(
     client: Client,
     options: &Options,

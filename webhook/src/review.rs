@@ -54,7 +54,7 @@ pub(crate) fn response<const N: usize>(
     serde_json::to_vec(&response.into_review())
 }
 
-/// Why there is no verdict. The API server then refuses the write. No sentence quotes what was sent.
+/// Reasons why there is no verdict. The API server then refuses the write. No sentence quotes what was sent.
 #[derive(Debug, Error)]
 pub enum ReviewError {
     /// It is not the JSON of a review.

@@ -1,4 +1,4 @@
-//! The admission endpoint.
+//! Serves admission reviews over TLS.
 
 use crate::metrics::Metrics;
 use crate::pools;
@@ -76,7 +76,7 @@ fn pages(namespace: Arc<str>, metrics: Arc<Metrics>, authorizer: Option<Arc<Auth
         .boxed()
 }
 
-/// What is posted, and the turn that a long body needs. Its holder waits for no other turn.
+/// Returns what is posted, and the turn that a long body needs. Its holder waits for no other turn.
 fn body() -> impl Filter<Extract = (Vec<u8>, Option<OwnedMutexGuard<()>>), Error = Rejection> + Clone
 {
     let turns = Arc::new(Mutex::new(()));
@@ -104,8 +104,8 @@ fn respond(answered: Result<Vec<u8>, ReviewError>) -> Response {
     }
 }
 
-/// What a caller is told that is not let in. The sentence is for people who try it by hand: of an answer like this, an API
-/// server passes on the status code only.
+/// Returns what a caller is told that is not let in. The sentence is for people who try it by hand: of an answer like this, an
+/// API server passes on the status code only.
 fn refusal(status: StatusCode) -> &'static str {
     match status {
         StatusCode::UNAUTHORIZED => {

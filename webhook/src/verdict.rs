@@ -22,7 +22,7 @@ pub use request::{ReviewedShadow, ShadowRequest};
 pub use rules::{Refusal, Rule};
 
 brupop_api::words! {
-    /// Who asks. The variants are few, so that each can be a value of a metric's label.
+    /// The kind of the requester. The variants are few, so that each can be a value of a metric's label.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Actor {
         /// An agent of the object's namespace.
@@ -33,13 +33,12 @@ brupop_api::words! {
         Webhook => "webhook",
         /// Another service account of the object's namespace.
         Stranger => "stranger",
-        /// Anybody else.
         Outsider => "outsider",
     }
 }
 
 impl Actor {
-    /// Who has this user name, seen from the object's namespace.
+    /// Returns who has this user name, seen from the object's namespace.
     fn of(username: &str, namespace: &str) -> Self {
         match component(username, namespace) {
             Some(Component::Agent) => Self::Agent,
@@ -54,14 +53,12 @@ impl Actor {
 /// The answer, and the rule behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Who asked.
     pub actor: Actor,
     /// The rule that allows it, or the refusal.
     pub outcome: Result<Rule, Refusal>,
 }
 
 impl Verdict {
-    /// The rule that decided.
     pub fn rule(&self) -> Rule {
         self.outcome
             .as_ref()

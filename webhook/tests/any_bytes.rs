@@ -133,7 +133,7 @@ fn any_bytes_are_answered_and_logged_printably() {
             Ok(bytes) => {
                 answered.set(answered.get() + 1);
                 let answer: Value = serde_json::from_slice(&bytes).unwrap();
-                // What the verdict has no use for is skipped, and may be such that no strict parser takes it.
+                // The verdict skips unused fields, which a strict parser might refuse.
                 if let Ok(asked) = serde_json::from_slice::<Value>(&body) {
                     prop_assert_eq!(&answer["response"]["uid"], &asked["request"]["uid"]);
                 }

@@ -269,7 +269,7 @@ async fn it_lingers_after_the_signal_then_ends() {
     assert!(!answers(&mut idle).await, "idle connections are closed");
 }
 
-/// What follows a handshake is the same for each port, and tested in `brupop_runtime`.
+/// Tests the handshake only; `brupop_runtime` tests the rest for all ports.
 #[tokio::test]
 async fn a_handshake_comes_to_its_end() {
     let server = start(Limits {

@@ -62,7 +62,7 @@ fn the_configuration_selects_our_namespaces_accounts_only() {
         entry["matchConditions"][0]["expression"],
         "request.userInfo.username.startsWith('system:serviceaccount:' + request.namespace + ':')"
     );
-    // Where the webhook is not asked, the policy is: by one expression.
+    // One expression decides whether the webhook or the policy judges a write.
     let policy = reconciler_policy();
     let confined = policy["spec"]["matchConditions"][0]["expression"]
         .as_str()
@@ -294,7 +294,7 @@ fn each_field_is_described_and_has_its_bounds() {
     );
 }
 
-/// What a path of a kube-state-metrics configuration leads to, in the schema of a custom resource.
+/// Returns what a path of a kube-state-metrics configuration leads to, in the schema of a custom resource.
 fn at<'a>(schema: &'a Value, path: &Value) -> Option<&'a Value> {
     path.as_array()
         .into_iter()
@@ -304,7 +304,7 @@ fn at<'a>(schema: &'a Value, path: &Value) -> Option<&'a Value> {
         })
 }
 
-/// What a path from there on is about: each member, if it is a list or has keys that people choose.
+/// Returns what a path from there on is about: each member, if it is a list or has keys that people choose.
 fn member(schema: &Value) -> &Value {
     ["items", "additionalProperties"]
         .iter()

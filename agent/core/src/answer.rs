@@ -15,7 +15,7 @@ use crate::step::{Command, LastCommand, UpdateFacts, UpdateState};
 /// Longest text of the host that is quoted, in bytes.
 const QUOTED_MAX: usize = 80;
 
-/// What is wrong with an answer, as a sentence.
+/// A fault of an answer, as a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nonsense(pub String);
 
@@ -101,7 +101,7 @@ impl UpdateStatus {
         })
     }
 
-    /// What decisions see of it.
+    /// Returns what decisions see of it.
     pub fn facts(&self) -> UpdateFacts<'_> {
         UpdateFacts {
             state: self.state,

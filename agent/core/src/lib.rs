@@ -1,4 +1,4 @@
-//! What the agent decides, without client, runtime, clock or environment.
+//! The agent's decisions, without client, runtime, clock or environment.
 //!
 //! [`step`] says what to do next, and [`answer`] reads what the host says.
 

@@ -1,4 +1,4 @@
-//! What the agent does next: a pure function from what the host says and what the shadow wants.
+//! The agent's next step: a pure function of the host's state and the shadow's spec.
 //!
 //! The shell gathers [`HostFacts`], keeps [`StepMemory`] (which a crash may take), calls [`step`] and carries out what it
 //! returns. The model checker runs the very same function.
@@ -32,7 +32,7 @@ pub struct HostFacts<'a> {
     pub boot_id: &'a str,
     /// The version that runs (`GET /os`).
     pub version: &'a str,
-    /// What it says of updates (`GET /updates/status`).
+    /// Its answer to `GET /updates/status`.
     pub updates: Updates<'a>,
     /// The time as it is written into the status; nothing is decided on it.
     pub now: &'a str,
@@ -53,21 +53,17 @@ pub enum Updates<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdateFacts<'a> {
     pub state: UpdateState,
-    /// Version of `chosen_update`.
     pub chosen: Option<&'a str>,
     /// The newest of `available_updates`. Older ones and the running one may be among them.
     pub newest: Option<&'a str>,
     /// Version of the image in the staging partition, as the last refresh before its prepare had chosen it.
     pub staged_version: Option<&'a str>,
-    /// `most_recent_command`.
     pub last: Option<LastCommand<'a>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
 pub enum UpdateState {
-    /// No update is known.
     Idle,
-    /// An update is chosen.
     Available,
     /// An image is in the staging partition.
     Staged,
@@ -80,7 +76,6 @@ pub enum UpdateState {
 pub struct LastCommand<'a> {
     /// `cmd_type`; `None` for one that this agent does not know.
     pub kind: Option<Command>,
-    /// Did it succeed?
     pub success: bool,
     pub at: Timestamp,
     pub exit_status: Option<i32>,
@@ -91,13 +86,11 @@ brupop_api::words! {
     /// A command of the host's updater, by its name in the host's API.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum Command {
-        /// Look for updates.
         Refresh => "refresh",
         /// Download the chosen update into the staging partition.
         Prepare => "prepare",
         /// Make the staging partition next to boot.
         Activate => "activate",
-        /// Undo that.
         Deactivate => "deactivate",
     }
 }
@@ -110,7 +103,6 @@ pub enum HostCall {
     Reboot,
 }
 
-/// What to do next.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step<'a> {
     /// Ask this of the host. If the host accepts, keep the memory that came with the step, else the old one.
@@ -123,7 +115,7 @@ pub enum Step<'a> {
     Wait,
 }
 
-/// What to do next, and what to remember when it is done.
+/// Returns what to do next, and what to remember when it is done.
 pub fn step<'a>(
     host: &HostFacts<'a>,
     shadow: &ShadowFacts<'a>,
@@ -163,7 +155,7 @@ pub fn step<'a>(
     (memory.next_step(wanted, host), memory)
 }
 
-/// How a command of ours ended.
+/// The result of a command of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct EndedCommand<'a> {
     command: Command,
@@ -175,7 +167,7 @@ struct EndedCommand<'a> {
 }
 
 impl EndedCommand<'_> {
-    /// Is it a prepare that failed because there is nowhere to write an update to?
+    /// Whether it is a prepare that failed because there is nowhere to write an update to.
     fn finds_no_partition(self) -> bool {
         self.command == Command::Prepare
             && !self.last.success
@@ -184,7 +176,7 @@ impl EndedCommand<'_> {
 }
 
 impl LastCommand<'_> {
-    /// Is it a refresh that succeeded?
+    /// Whether it is a refresh that succeeded.
     fn found_updates(self) -> bool {
         self.kind == Some(Command::Refresh) && self.success
     }

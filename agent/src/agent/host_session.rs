@@ -33,13 +33,13 @@ pub(super) struct HostSession {
     running: Option<(String, String)>,
     pub(super) pace: Pace,
     pub(super) reboots: Reboots,
-    /// Since when nobody listens on the socket.
+    /// The time since which nobody listens on the socket.
     absent_since: Option<Instant>,
-    /// Since when each activate of a whole image has failed.
+    /// The time since which each activate of a whole image has failed.
     activate_fails_since: Option<Instant>,
-    /// What the host refuses or does not answer.
+    /// Retries of calls that the host refuses or does not answer.
     pub(super) failing: Retry,
-    /// What that is, in one word.
+    /// The problem that these failures are reported as.
     pub(super) problem: Problem,
     /// The last call failed. Answers to questions do not resolve that.
     pub(super) call_failed: bool,
@@ -151,7 +151,7 @@ impl HostSession {
         Err(SocketAbandoned { socket, after })
     }
 
-    /// What has been wrong with the host's API for a while.
+    /// Returns what has been wrong with the host's API for a while.
     pub(super) fn lasting_failure(&self) -> Option<(Problem, &str)> {
         let reason = self.failing.failing_for(LASTING)?;
         Some((self.problem, reason))
@@ -210,7 +210,7 @@ impl HostSession {
             .until_refresh(self.options.refresh_interval, image_waits)
     }
 
-    /// How long to wait until the next look, if nothing else happens.
+    /// Returns how long to wait until the next look, if nothing else happens.
     pub(super) fn until_look(&self, host: &HostFacts<'_>, facts: &ShadowFacts<'_>) -> Duration {
         if facts.is_in_update() {
             return self.options.poll_interval;

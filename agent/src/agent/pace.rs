@@ -29,11 +29,11 @@ pub(super) struct Pace {
     prefetch: Option<Repeats<String>>,
     /// When a command was last known to run.
     ran_at: Option<Instant>,
-    /// Since when one has run at each look.
+    /// The time since which one has run at each look.
     busy_since: Option<Instant>,
 }
 
-/// How often something was asked for in the same case, and when it may be asked for again.
+/// Counts repeated requests in the same case, and spaces them.
 #[derive(Debug)]
 struct Repeats<C> {
     case: C,
@@ -72,7 +72,7 @@ impl Pace {
         }
     }
 
-    /// How long until the next look for updates. It is later by some intervals if an image waits for its turn.
+    /// Returns how long until the next look for updates. It is later by some intervals if an image waits for its turn.
     pub(super) fn until_refresh(&self, interval: Duration, image_waits: bool) -> Duration {
         let left_out = if image_waits { REFRESHES_LEFT_OUT } else { 0 };
         (self.refresh_at + interval.saturating_mul(left_out)).duration_since(Instant::now())
@@ -83,7 +83,7 @@ impl Pace {
         self.refresh_at = Instant::now() + jittered(interval, 0.1);
     }
 
-    /// How long this call must wait, if it must. `generation` is the shadow's.
+    /// Returns how long this call must wait, if it must. `generation` is the shadow's.
     pub(super) fn wait(&self, call: HostCall, generation: u64) -> Option<Duration> {
         let repeats = self.calls.get(&call)?;
         repeats.wait().filter(|_| repeats.case == generation)
@@ -100,7 +100,7 @@ impl Pace {
         self.calls.insert(call, repeats);
     }
 
-    /// How long the download of this version ahead of its turn must wait, if it must.
+    /// Returns how long the download of this version ahead of its turn must wait, if it must.
     pub(super) fn until_prefetch(&self, version: &str) -> Option<Duration> {
         let repeats = self.prefetch.as_ref()?;
         repeats.wait().filter(|_| repeats.case == version)

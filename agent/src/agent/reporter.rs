@@ -1,4 +1,4 @@
-//! What is known of the shadow, and the reports on it.
+//! The known state of the shadow, and the reports to it.
 
 use std::time::Duration;
 

@@ -1,45 +1,37 @@
-//! Why the host's API gave no answer that can be used.
+//! Errors of the host's API.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why the host's API gave no answer that can be used. The sentences do not change from one try to the next.
+/// Reasons why the host's API gave no answer that can be used. The sentences do not change from one try to the next.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// No connection to the socket: nobody listens, or the way there is barred.
     #[error("nobody answers on {}: {source}", socket.display())]
     Unreachable {
         socket: PathBuf,
-        /// What the system says.
         source: std::io::Error,
     },
-    /// No answer in time.
     #[error("{call} got no answer within {} s", after.as_secs_f32())]
-    TimedOut {
-        call: &'static str,
-        /// The time-out.
-        after: Duration,
-    },
+    TimedOut { call: &'static str, after: Duration },
     /// The connection broke before the answer was there, or the answer is longer than any that makes sense.
     #[error("the answer to {call} was cut off: {source}")]
     Broken {
         call: &'static str,
-        /// Why.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The answer cannot be read.
     #[error("the answer to {call} cannot be understood: {why}")]
     Nonsense {
         call: &'static str,
-        /// What is wrong with it.
+        /// Describes the fault.
         why: String,
     },
     /// A status code that the API does not give to this call.
     #[error("{call} was answered with {status}: {sentence}")]
     Unexpected {
         call: &'static str,
-        /// The status code.
         status: u16,
         /// The body, as far as it was text.
         sentence: String,
@@ -47,9 +39,8 @@ pub enum HostError {
     /// The boot id cannot be told.
     #[error("the boot id cannot be read from {}: {why}", path.display())]
     BootId {
-        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Describes the fault.
         why: String,
     },
 }

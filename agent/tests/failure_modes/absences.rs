@@ -29,7 +29,7 @@ async fn a_restarted_host_api_needs_a_new_container() {
     assert_eq!(solo.staged(), (1, 1));
 }
 
-/// Since when the host's API has been said to be silent, if it is said.
+/// Returns since when the host's API has been said to be silent, if it is said.
 fn silent_since(solo: &Solo) -> Option<String> {
     let status = solo.status();
     status

@@ -35,7 +35,6 @@ impl Place {
         Self { host, directory }
     }
 
-    /// Its API's socket.
     pub fn socket(&self) -> PathBuf {
         self.directory.join("api.sock")
     }

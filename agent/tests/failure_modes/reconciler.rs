@@ -49,7 +49,7 @@ impl Solo {
         while !self.react() && seen.changed().await.is_ok() {}
     }
 
-    /// What the reconciler does next; true when the update is over.
+    /// Returns what the reconciler does next; true when the update is over.
     fn react(&self) -> bool {
         let status = self.status();
         let goal = self.store.lock().unwrap().shadow["spec"]["state"].clone();

@@ -48,7 +48,7 @@ pub struct Solo {
     pub place: Place,
     pub store: Arc<Mutex<Store>>,
     agent: Option<(JoinHandle<()>, Trigger)>,
-    /// How often an agent has ended by itself.
+    /// Number of times that an agent has ended by itself.
     ends: Arc<AtomicUsize>,
     flags: Vec<String>,
     /// The socket is mounted into the agent's container: another one that takes its place is seen by the next container.
@@ -142,7 +142,7 @@ impl Solo {
         self.agent = Some((tokio::spawn(kubelet), trigger));
     }
 
-    /// How often an agent has ended by itself, and was started again.
+    /// Returns how often an agent has ended by itself, and was started again.
     pub fn ends(&self) -> usize {
         self.ends.load(Ordering::Relaxed)
     }
@@ -245,7 +245,7 @@ impl Solo {
             .await
     }
 
-    /// How often an image was downloaded, and activated.
+    /// Returns how often an image was downloaded, and activated.
     pub fn staged(&self) -> (usize, usize) {
         (self.count("prepare-update"), self.count("activate-update"))
     }
@@ -305,7 +305,7 @@ impl Solo {
             .unwrap();
     }
 
-    /// What was asked of the host, without the questions.
+    /// Returns what was asked of the host, without the questions.
     pub fn actions(&self) -> Vec<String> {
         let calls = self.place.host.calls();
         let actions = calls
@@ -314,7 +314,7 @@ impl Solo {
         actions.map(str::to_owned).collect()
     }
 
-    /// How often this action was asked for.
+    /// Returns how often this action was asked for.
     pub fn count(&self, action: &str) -> usize {
         self.actions()
             .iter()
@@ -327,7 +327,7 @@ impl Solo {
         self.place.host.set_faults(faults);
     }
 
-    /// What is stored now; for [`Solo::restore`].
+    /// Returns what is stored now; for [`Solo::restore`].
     pub fn snapshot(&self) -> Value {
         self.store.lock().unwrap().shadow.clone()
     }

@@ -17,7 +17,6 @@ use tokio::sync::watch;
 /// When an agent that writes is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Death {
-    /// The write arrives nowhere.
     Before,
     /// The write is stored, and the agent hears no answer.
     After,
@@ -68,7 +67,7 @@ impl Store {
         self.sender.send_replace(Some(Arc::new(shadow)));
     }
 
-    /// Is this the write that kills the agent?
+    /// Whether this write kills the agent.
     fn burns(&mut self, death: Death) -> bool {
         match &mut self.fuse {
             Some((0, when)) if *when == death => {
@@ -105,7 +104,7 @@ impl Store {
     }
 }
 
-/// What the API server would say to texts that the schema refuses.
+/// Refuses texts that the schema refuses, as the API server does.
 fn within_the_schema(status: &BottlerocketShadowStatus) -> Result<(), String> {
     let message = status.message.as_deref().unwrap_or_default();
     let boot_ids = [&status.boot_id, &status.reboot_claimed_boot_id];

@@ -6,13 +6,11 @@ use brupop_api::{Field, Object, Value, Write};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{object} has no {field} that a write may {verb} as {value}")]
 pub struct Misfit {
-    /// The object.
     pub object: String,
     /// The field, by name.
     pub field: String,
     /// What the write would do with it.
     pub verb: &'static str,
-    /// The value.
     pub value: String,
 }
 
@@ -56,7 +54,7 @@ impl Misfit {
     }
 }
 
-/// Which part of an object a field is.
+/// The part of an object that a field belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     /// What the API server says of it: only to be tested.
@@ -98,7 +96,7 @@ fn part(field: Field<'_>) -> Part {
     }
 }
 
-/// Does a write to this object get at the field?
+/// Whether a write to this object can reach the field.
 fn has(object: Object<&str>, field: Field<'_>, to_set: bool) -> bool {
     let (own, also_tested): (Part, &[Part]) = match object {
         Object::ShadowSpec(_) => (Part::Spec, &[Part::Identity, Part::Status]),

@@ -12,7 +12,7 @@ pub use fit::{Misfit, fits};
 
 /// Anything with fields that can be read and set.
 pub trait Fields {
-    /// What stands there; `None` if such an object has no such field.
+    /// Returns what stands there; `None` if such an object has no such field.
     fn get(&self, field: Field<'_>) -> Option<Value<'_>>;
     /// Puts something there. [`apply`] has made sure that such an object has the field, and that the value is of its kind.
     fn set(&mut self, field: Field<'_>, value: &Value<'_>);
@@ -45,7 +45,7 @@ pub trait Fields {
     }
 }
 
-/// Why a write is not applied.
+/// Reasons why a write is not applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotApplied {
     /// A test does not hold.
@@ -62,9 +62,7 @@ pub enum NotApplied {
 pub struct Unmet {
     /// The field, by name.
     pub field: String,
-    /// What stands there.
     pub found: String,
-    /// What was expected.
     pub expected: String,
 }
 

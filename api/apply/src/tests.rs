@@ -278,7 +278,8 @@ where
     }
 }
 
-/// What the API server makes of a patch. Unlike the crate, it takes a test for null where nothing stands, if the parent is there.
+/// Returns what the API server makes of a patch. Unlike the crate, it takes a test for null where nothing stands, if the parent
+/// is there.
 fn patched<T: Serialize + DeserializeOwned>(read: &Json, patch: &Patch) -> Result<Json, String> {
     let mut document = read.clone();
     for operation in &patch.0 {

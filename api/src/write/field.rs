@@ -148,8 +148,8 @@ impl<'a> Field<'a> {
         )
     }
 
-    /// What stands there in the object as it was read, by meaning: a null is absent, and words, order and defaults do not
-    /// matter. `None` is something that is no value of the field.
+    /// Returns what stands there in the object as it was read, by meaning: a null is absent, and words, order and defaults do
+    /// not matter. `None` is something that is no value of the field.
     pub fn value_in(self, observed: &Json) -> Option<Value<'static>> {
         let (kind, ..) = self.place();
         let Some(found) = observed
@@ -193,7 +193,7 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// What stands at the field's pointer when it has this value.
+    /// Returns what stands at the field's pointer when it has this value.
     pub fn json(self, value: &Value<'_>, observed: &Json) -> Json {
         match self {
             Self::UpdatingTaint => taints(observed, *value == Value::Set),

@@ -68,7 +68,7 @@ impl Agent {
         }
     }
 
-    /// What it sends to the API server now, if anything.
+    /// Returns what it sends to the API server now, if anything.
     pub fn step(&self) -> Option<Vec<u8>> {
         let version = parse_os(black_box(OS.as_bytes())).expect("what runs");
         let status = UpdateStatus::parse(black_box(&self.status)).expect("a status");

@@ -12,11 +12,9 @@ use brupop_core::pool::Pool;
 use brupop_core::rules::{Limit, Rules, StepDurations};
 use serde_json::json;
 
-/// How many nodes.
 pub const NODES: usize = 5_000;
 /// How many pools, where there are some.
 pub const POOLS: usize = 50;
-/// When.
 pub const NOW: &str = "2026-11-21T04:00:00Z";
 
 /// The same as it is written.
@@ -27,7 +25,7 @@ pub fn now() -> Now<'static> {
     }
 }
 
-/// How it is updated.
+/// Returns how it is updated.
 pub fn policy() -> Policy {
     let default_pool = Rules::of_settings(Limit::Percent(20), vec![], StepDurations::default());
     Policy {

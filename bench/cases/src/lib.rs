@@ -30,7 +30,6 @@ pub type Driver<'d> = &'d mut dyn FnMut(&mut dyn FnMut());
 /// A name; and what makes ready for something, and hands it to a driver.
 pub type Case = (&'static str, fn(Driver<'_>));
 
-/// All cases.
 pub const CASES: [Case; 7] = [
     ("pass-observe", |drive| pass(Part::Observe, POOLS, drive)),
     ("pass-decide", |drive| pass(Part::Decide, POOLS, drive)),
@@ -44,11 +43,8 @@ pub const CASES: [Case; 7] = [
 /// A part of a pass of the reconciler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// From objects to facts.
     Observe,
-    /// From facts to decisions.
     Decide,
-    /// From decisions to sentences.
     SayWhy,
 }
 

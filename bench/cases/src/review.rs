@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 pub const BOOT: &str = "5c2f7a1e-8a0d-4a5e-9a55-0c7f5bb6a1d2";
 /// Who may write the status.
 pub const AGENT: &str = "system:serviceaccount:brupop-bottlerocket-aws:brupop-agent";
-/// Who may not.
 pub const STRANGER: &str = "system:serviceaccount:brupop-bottlerocket-aws:default";
 
 fn condition(type_: &str) -> Value {

@@ -26,7 +26,6 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Counts from now on.
     pub fn from_now(control_plane: &ControlPlane) -> Self {
         Self {
             reader: control_plane.audit().from_now(),
@@ -37,7 +36,6 @@ impl Asked {
         }
     }
 
-    /// Counts what has come.
     pub fn read(&mut self) -> Result<()> {
         for event in self.reader.read()? {
             self.take(&event);

@@ -47,12 +47,12 @@ pub struct Options {
     quiet_seconds: u64,
 }
 
-/// How much memory the reconciler should need at most, in MiB.
+/// Returns how much memory the reconciler should need at most, in MiB.
 fn memory_aim(nodes: usize) -> f64 {
     if nodes <= 1000 { 40.0 } else { 120.0 }
 }
 
-/// How many seconds it should take from a release that an agent knows to the first spec that moves.
+/// Returns how many seconds it should take from a release that an agent knows to the first spec that moves.
 fn known_aim(nodes: usize) -> f64 {
     match nodes {
         0..=10 => 0.1,

@@ -14,7 +14,6 @@ use tokio::time::timeout;
 pub struct Reconciler {
     process: Process,
     pid: u32,
-    /// When it was started.
     pub since: Instant,
 }
 
@@ -64,7 +63,7 @@ impl Reconciler {
         Ok(())
     }
 
-    /// What the kernel knows of it.
+    /// Returns what the kernel knows of it.
     pub fn usage(&self) -> Result<Usage> {
         Usage::of(self.pid)
     }

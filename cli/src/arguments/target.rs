@@ -90,7 +90,7 @@ pub(crate) fn is_plain(word: &str) -> bool {
     !word.is_empty() && word.chars().all(is_plain)
 }
 
-/// How long to wait for an answer, as kubectl reads it: `0`, a number of seconds, or a duration.
+/// Returns how long to wait for an answer, as kubectl reads it: `0`, a number of seconds, or a duration.
 fn request_timeout(text: &str) -> Result<Duration, &'static str> {
     let seconds = text.parse().map(Duration::from_secs).ok();
     let duration = || Duration::try_from(text.parse::<SignedDuration>().ok()?).ok();

@@ -14,7 +14,7 @@ use crate::page::Page;
 
 pub(crate) const NS: &str = "brupop-bottlerocket-aws";
 
-/// What all tests take for the present.
+/// Returns what all tests take for the present.
 pub(crate) fn page() -> Page {
     Page {
         now: "2026-11-21T04:00:00Z".parse().unwrap(),

@@ -1,4 +1,4 @@
-//! What became of each version, and what the operator told of.
+//! The outcome of each version, and the operator's Events.
 
 use brupop_api::BottlerocketFleet;
 use brupop_api::crds::NAME_MAX;
@@ -15,7 +15,7 @@ use crate::words::{shown, variant};
 /// This many Events are shown.
 const EVENTS: usize = 200;
 
-/// What has happened to the fleet.
+/// The history of the fleet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct History {
@@ -24,11 +24,11 @@ pub(crate) struct History {
     /// When an update last ended, well or not.
     pub last_finished: Option<String>,
     pub events: Vec<Event>,
-    /// What could not be looked at.
+    /// Parts that could not be read.
     pub notes: Vec<String>,
 }
 
-/// What became of a version for a variant.
+/// The outcome of a version for a variant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct VersionHistory {
@@ -36,7 +36,7 @@ pub(crate) struct VersionHistory {
     pub variant: String,
     /// When two nodes first reported it. The reconciler notes this while there are pools.
     pub reported_at: Option<String>,
-    /// How many nodes have reached it.
+    /// Number of nodes that have reached it.
     pub succeeded: u64,
     /// The nodes that failed to reach it last.
     pub failures: Vec<NodeFailure>,

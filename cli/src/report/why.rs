@@ -27,7 +27,7 @@ use crate::table::{facts, notes};
 /// Maximum number of Events that are shown.
 const EVENTS: usize = 8;
 
-/// Why one node moves or waits.
+/// The reason why one node moves or waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Why {
@@ -35,7 +35,7 @@ pub(crate) struct Why {
     /// A stable word; absent while nobody has given a reason.
     pub reason: Option<String>,
     pub message: String,
-    /// Since when it moves, or waits, be it for other reasons before this one. While its host knew of no update,
+    /// The time since which it moves, or waits, be it for other reasons before this one. While its host knew of no update,
     /// it did not wait.
     pub since: Option<String>,
     pub moves: bool,
@@ -54,19 +54,18 @@ pub(crate) struct Why {
     pub pool: Option<String>,
     /// What is wrong on the host, as its agent says.
     pub problem: Option<&'static str>,
-    /// The agent's words.
     pub agent_says: Option<String>,
     /// The last failed attempt since the last success.
     pub last_failure: Option<LastFailure>,
-    /// Since when it holds a slot.
+    /// The time since which it holds a slot.
     pub updating_since: Option<String>,
-    /// How many slots of the fleet are in use, and by whom, if it waits for one.
+    /// The slots in use and their holders, if the node waits for one.
     pub slots: Option<String>,
     /// What other objects say that the reason rests on.
     pub rests_on: Vec<String>,
     /// The latest first.
     pub events: Vec<Event>,
-    /// What could not be looked at.
+    /// Parts that could not be read.
     pub notes: Vec<String>,
     /// That no reconciler leads, so all of this may be old; or that this is not known.
     pub no_leader: Option<String>,

@@ -102,7 +102,7 @@ pub(crate) struct Judged<'s> {
 }
 
 impl Judged<'_> {
-    /// Why this change of the ledger is wrong, if it is.
+    /// Returns why this change of the ledger is wrong, if it is.
     pub(crate) fn wrong(
         &self,
         config: &Config,
@@ -121,7 +121,7 @@ impl Judged<'_> {
         pool_of(self.pools, self.views.get(at)?.owner)
     }
 
-    /// For each node: does its update only begin with these slots?
+    /// Yields the nodes whose update begins with these slots.
     fn begins(&self, before: &Ledger, after: &Ledger) -> impl Iterator<Item = usize> {
         let begins = |(at, view): (usize, &NodeView<'_>)| {
             let idle = view
@@ -226,7 +226,7 @@ impl Judged<'_> {
     }
 }
 
-/// Why it is wrong that the second pool waits, if it does: the first was done with the update, by the ledger.
+/// Returns why it is wrong that the second pool waits, if it does: the first was done with the update, by the ledger.
 pub(crate) fn waits_again(
     config: &Config,
     seen: &Ledger,
@@ -242,7 +242,7 @@ pub(crate) fn waits_again(
     (config.order && seen.done.is_some() && waits()).then_some("a pool waits for one that was done")
 }
 
-/// Why what the ledger notes of the pool that goes first is wrong, if it is.
+/// Returns why what the ledger notes of the pool that goes first is wrong, if it is.
 pub(super) fn wrong_note(world: &World) -> Option<&'static str> {
     world.ledger.done?;
     if world.arrivals == 0 {
@@ -257,16 +257,14 @@ pub(super) fn wrong_note(world: &World) -> Option<&'static str> {
 /// What a leader saw when it decided on a write for a node.
 #[derive(Clone, Copy)]
 pub(crate) struct Saw {
-    /// The update was halted.
     pub(crate) halt: bool,
     /// The node's pool did not let it go on, or the fleet was paused.
     pub(crate) held: bool,
-    /// Its drain had begun.
     pub(crate) draining: bool,
 }
 
-/// Why this change of a Node is wrong, if it is: its drain begins though the leader saw that the fleet or its pool is paused,
-/// or outside its window, or gone with nobody to steer it.
+/// Returns why this change of a Node is wrong, if it is: its drain begins though the leader saw that the fleet or its pool is
+/// paused, or outside its window, or gone with nobody to steer it.
 pub(crate) fn wrong_cordon(
     before: Option<Node>,
     after: Option<Node>,
@@ -280,8 +278,8 @@ pub(crate) fn wrong_cordon(
         .then_some("a node is cordoned although its pool is paused")
 }
 
-/// Why this change of a spec is wrong, if it is: an update begins though the leader saw that the pool is paused; or it is
-/// given up after the cordon, though nothing has changed but pools.
+/// Returns why this change of a spec is wrong, if it is: an update begins though the leader saw that the pool is paused; or it
+/// is given up after the cordon, though nothing has changed but pools.
 pub(crate) fn wrong_spec(
     config: &Config,
     place: &Place,
@@ -298,7 +296,7 @@ pub(crate) fn wrong_spec(
         .then_some("an update is given up after the cordon for what is said of its pool")
 }
 
-/// Does the pool of this node keep it from its update, or the pool that goes first, which may have lost its nodes?
+/// Whether the pool of this node, or the pool that goes first, holds its update. That pool may have lost its nodes.
 pub(super) fn holds_back(config: &Config, world: &World, place: &Place) -> bool {
     let owner = owner(config, world.pools, place.node.map(|node| node.pool));
     let done = world.ledger.done.is_some();
@@ -307,7 +305,7 @@ pub(super) fn holds_back(config: &Config, world: &World, place: &Place) -> bool 
 }
 
 impl World {
-    /// How many such nodes count in this pool: one with a slot does where the slot was taken.
+    /// Returns how many such nodes count in this pool: one with a slot does where the slot was taken.
     fn count_in(&self, config: &Config, pool: u8, is_such: impl Fn(&Place) -> bool) -> u64 {
         let counts_in = |at: usize, place: &Place| match self.ledger.slots[at] {
             Some(held) => held.pool,
@@ -332,7 +330,7 @@ impl Place {
         mark.is_some_and(|mark| mark.cordoned)
     }
 
-    /// May its host reboot now, or is it about to?
+    /// Whether its host may reboot now, or is about to.
     fn is_granted(&self) -> bool {
         self.shadow
             .is_some_and(|shadow| shadow.grant == Some(self.host.boot))

@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What the reason says, and what to do about it.
+/// Returns what the reason says, and what to do about it.
 fn of_reason(word: &str) -> Option<(String, String)> {
     let named = Named {
         node: "node-0",

@@ -43,7 +43,6 @@ pub struct Cluster {
 pub struct NodeRecord {
     /// The Node, if there is one.
     pub node: Option<Arc<NodeFacts>>,
-    /// The Node's `resourceVersion`.
     pub node_version: Option<u64>,
     /// The shadow, if there is one; perhaps it cannot be read.
     pub shadow: Option<Arc<Item<BottlerocketShadow>>>,
@@ -56,7 +55,7 @@ pub struct NodeRecord {
 /// What a leader knows of one node beside what the API server says. It ends with the leadership, and with the Node.
 #[derive(Clone, Debug, Default)]
 pub struct LedNode {
-    /// Which pool owns it; `None` until that is found out for the Node and the pools as they are.
+    /// The pool that owns it; `None` until that is found out for the Node and the pools as they are.
     pub(crate) owner: Option<Owner>,
     /// Its drain, if its pods are watched and known.
     pub drain: Option<KnownDrain>,
@@ -66,11 +65,11 @@ pub struct LedNode {
     pub denied: Denied,
     /// The workloads that were read because pods of theirs are to be evicted from it, or were.
     pub scales: Option<Scales>,
-    /// Since when its Node has been seen cordoned, if it is.
+    /// The time since which its Node has been seen cordoned, if it is.
     pub(crate) cordoned: Option<Timestamp>,
 }
 
-/// Why the API server takes no change of a Node or of its shadow: rules of others, or a webhook that is down.
+/// The reason why the API server takes no change of a Node or of its shadow: rules of others, or a webhook that is down.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Denied {
     pub node: Option<String>,
@@ -164,12 +163,12 @@ impl Cluster {
         self.records.entry(name.to_owned()).or_default()
     }
 
-    /// Which pool owns this node, if that is known.
+    /// Returns which pool owns this node, if that is known.
     pub fn owner(&self, name: &str) -> Option<Owner> {
         self.records.get(name)?.led.owner
     }
 
-    /// What the drain of this node has to do, if its pods are known.
+    /// Returns what the drain of this node has to do, if its pods are known.
     pub fn drain(&self, name: &str) -> Option<&DrainPlan> {
         let drain = self.records.get(name)?.led.drain.as_ref();
         drain.map(|drain| &*drain.plan)
@@ -208,7 +207,7 @@ impl Cluster {
             .is_some_and(|entry| entry.shadow.is_some())
     }
 
-    /// How many agents' pods cannot be read.
+    /// Returns how many agents' pods cannot be read.
     pub fn unreadable_agents(&self) -> usize {
         self.agents.values().filter(|entry| entry.is_none()).count()
     }
@@ -240,8 +239,8 @@ impl Cluster {
         normal.collect()
     }
 
-    /// How many nodes have an update to finish, changes to undo, or one of these slots. Of a node whose Node or shadow cannot
-    /// be read, that may be so.
+    /// Returns how many nodes have an update to finish, changes to undo, or one of these slots. Of a node whose Node or shadow
+    /// cannot be read, that may be so.
     pub fn busy_nodes(&self, slots: &BTreeMap<String, Slot>) -> usize {
         let is_busy = |entry: &NodeRecord| {
             let shadow = entry.shadow.as_ref();
@@ -259,7 +258,7 @@ impl Cluster {
         slots.len() + without_slot.filter(|(_, entry)| is_busy(entry)).count()
     }
 
-    /// What all gates ask.
+    /// Returns what all gates ask.
     pub fn gate_queries(&self) -> BTreeSet<&GateQuery> {
         self.pools
             .values()

@@ -43,13 +43,12 @@ const SPELLS: i32 = 4;
 /// Longest wait after failures.
 const LONGEST_BACK_OFF: SignedDuration = SignedDuration::from_hours(24);
 
-/// How many times the base a node waits after a drain that failed: pods and budgets change by the hour.
+/// Multiple of the base that a node waits after a failed drain: pods and budgets change by the hour.
 const DRAIN_FACTOR: i32 = 30;
 
 /// The time now, and the earliest later time at which one of the answers changes.
 pub struct Clock<'k> {
     pub(crate) now: Timestamp,
-    /// When to look again.
     pub(crate) next: Option<Timestamp>,
     /// The times that earlier passes have seen ahead.
     pub(crate) known: &'k Ahead,
@@ -125,7 +124,6 @@ pub(crate) struct NodeTimes<'t> {
 /// The same, and since when some of it is as it is.
 struct Times<'t> {
     of: &'t NodeTimes<'t>,
-    /// The spec's state.
     transition: Option<Timestamp>,
     /// The node has been Ready without interruption, if it is.
     ready: Option<Timestamp>,
@@ -405,7 +403,6 @@ impl Clock<'_> {
 pub struct DrainTime {
     /// The part that belongs to pods which a budget blocks.
     pub first_over: bool,
-    /// All of it.
     pub is_over: bool,
     /// When the next part is over.
     pub next: Option<Timestamp>,
@@ -456,8 +453,8 @@ pub fn back_off(base: SignedDuration, failures: &LastFailure, uid: &str) -> Sign
     (wait + wait / 1024 * part).min(LONGEST_BACK_OFF)
 }
 
-/// How the node failed, and until when it backs off, as a part of a sentence; `None` if it does so no more, or the time cannot
-/// be read.
+/// Returns how the node failed, and until when it backs off, as a part of a sentence; `None` if it does so no more, or the time
+/// cannot be read.
 pub fn back_off_text(
     failures: &LastFailure,
     base: SignedDuration,
@@ -478,8 +475,8 @@ pub fn back_off_text(
     ))
 }
 
-/// Why a node waits whose last attempt, begun for this version, has neither failed nor succeeded, and until when, as a part
-/// of a sentence.
+/// Returns why a node waits whose last attempt, begun for this version, has neither failed nor succeeded, and until when, as a
+/// part of a sentence.
 pub fn given_up_text(version: &str, why: Option<&str>, transition: Timestamp) -> Option<String> {
     let until = until(transition, OTHER_TARGET_BACK_OFF)?;
     let why = why.map(|why| format!(" {why}")).unwrap_or_default();
@@ -488,8 +485,8 @@ pub fn given_up_text(version: &str, why: Option<&str>, transition: Timestamp) ->
     ))
 }
 
-/// Until when at least, or at most, a node of this pool waits for this reason, which has been so since then, and by which setting,
-/// as a part of a sentence; `None` for other reasons, and if the pool has no rules.
+/// Returns until when at least, or at most, a node of this pool waits for this reason, which has been so since then, and by
+/// which setting, as a part of a sentence; `None` for other reasons, and if the pool has no rules.
 pub fn wait_text(pool: &PoolFacts<'_>, reason: &Reason<'_>, since: Timestamp) -> Option<String> {
     let steps = &pool.rules?.durations;
     let (wait, field) = match reason {

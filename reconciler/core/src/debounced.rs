@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How long a condition must stay the same before it is written: one that passes at once is not worth a request.
+/// Time for which a condition must stay the same before it is written: one that passes at once is not worth a request.
 const SETTLED: Duration = Duration::from_secs(1);
 /// What changes all the time is written this often nevertheless: changes of one node must not keep the fleet's
 /// status from being written.
@@ -17,7 +17,7 @@ pub struct Debounced<W>(Option<Wanted<W>>);
 struct Wanted<W> {
     what: W,
     since: Duration,
-    /// Since when this, or something else before it, could not be written.
+    /// The time since which this, or something else before it, could not be written.
     waiting_since: Duration,
 }
 

@@ -37,19 +37,18 @@ pub enum DrainAction {
     Stuck(Stuck),
 }
 
-/// Why a pod holds a drain up until a person decides, or the pod ends.
+/// Reasons why a pod holds a drain up until a person decides, or the pod ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stuck {
     /// It has no controller that would make it again.
     Unmanaged,
-    /// It cannot be read.
     Unreadable(Unreadable),
     /// It asks by this annotation not to be disrupted, where that is respected.
     Undisturbed(&'static str),
 }
 
 impl Stuck {
-    /// What to tell people about this pod.
+    /// Returns what to tell people about this pod.
     fn told_of(self, namespace: &str, name: &str) -> String {
         match self {
             Self::Unmanaged => format!(
@@ -90,7 +89,6 @@ impl PodKey {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct DrainPlan {
-    /// Pods to evict now.
     pub evict: Vec<PodKey>,
     /// Pods of the operator, to evict when no other is left: one of them may be the process that drains.
     pub last: Vec<PodKey>,
@@ -185,7 +183,7 @@ impl DrainPlan {
         }
     }
 
-    /// How many of the pods cannot be read.
+    /// Returns how many of the pods cannot be read.
     pub fn unreadable_pods(&self) -> usize {
         let unreadable = |why: &Stuck| matches!(why, Stuck::Unreadable(_));
         self.stuck.iter().filter(|(_, why)| unreadable(why)).count()
@@ -259,7 +257,7 @@ impl DrainPlan {
     }
 }
 
-/// What a drain does about this pod. One of a `DaemonSet` that is gone stays, too, and ends with the reboot.
+/// Returns what a drain does about this pod. One of a `DaemonSet` that is gone stays, too, and ends with the reboot.
 pub fn drain_action(item: &PodItem) -> DrainAction {
     let pod = match &item.body {
         Ok(pod) => pod,
@@ -295,7 +293,7 @@ fn is_overdue(pod: &PodItem, now: Timestamp) -> bool {
     now.duration_since(gone_by(pod)) >= LATE
 }
 
-/// What to tell people about a pod that should have ended.
+/// Returns what to tell people about a pod that should have ended.
 pub fn overdue(namespace: &str, name: &str, by: Timestamp) -> String {
     format!(
         "{namespace}/{name} should have ended by {by}: see its finalizers, and its node's kubelet"
@@ -318,7 +316,6 @@ pub enum Obstacle {
     TooManyPods,
     /// A budget allows no disruption now.
     Budget {
-        /// A sentence about it.
         why: String,
         /// The node has waited for budgets for as long as a drain may take.
         waited: bool,

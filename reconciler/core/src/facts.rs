@@ -38,17 +38,16 @@ pub struct FleetFacts<'a> {
     pub uid: Option<&'a str>,
     /// The generation of the fleet's spec, of which `starts` and `resumed` are.
     pub generation: Option<u64>,
-    /// The slots in use.
     pub slots: &'a BTreeMap<String, Slot>,
     /// What the ledger remembers of each version and variant, the oldest first.
     pub versions: &'a [VersionRecord],
-    /// Which pools are done with which versions.
+    /// The versions that each pool has finished.
     pub done_pools: &'a [DonePool],
     /// The halts that a person ends (`spec.resumedVersions`).
     pub resumed: &'a [ResumedVersion],
     /// After how many failed nodes a version is halted.
     pub threshold: FailureThreshold,
-    /// How many nodes may be unavailable at once in the whole fleet.
+    /// Number of nodes that may be unavailable at once in the whole fleet.
     pub ceiling: u64,
     /// The pool of nodes that no `BottlerocketPool` selects.
     pub default_pool: &'a PoolFacts<'a>,
@@ -64,7 +63,6 @@ pub struct FleetFacts<'a> {
     pub alone: bool,
 }
 
-/// The facts.
 #[derive(Clone, Debug)]
 pub struct Observed<'a> {
     /// What holds for the whole fleet.
@@ -75,7 +73,7 @@ pub struct Observed<'a> {
     pub unreadable: BTreeMap<usize, String>,
     /// Labelled nodes for which no shadow can be created, because its name would be too long; by that name.
     pub too_long: Vec<&'a str>,
-    /// How many nodes run Bottlerocket and are not opted in.
+    /// Number of nodes that run Bottlerocket and are not opted in.
     pub not_opted_in: u64,
     /// The earliest time at which the clock alone changes a fact.
     pub next: Option<Timestamp>,
@@ -151,7 +149,7 @@ impl<'a> FleetFacts<'a> {
         self.ledger_term == Some(self.term)
     }
 
-    /// How many nodes may be updated at once in all: never more than the ledger has room for.
+    /// Returns how many nodes may be updated at once in all: never more than the ledger has room for.
     pub fn total_limit(&self) -> u64 {
         let all = self.pools.iter().chain([self.default_pool]);
         let with_nodes = all.filter(|pool| pool.nodes > 0 || self.pools.is_empty());
@@ -187,7 +185,7 @@ impl FleetFacts<'static> {
     };
 }
 
-/// Which pool owns a node: it says how and when the node is updated.
+/// The pool that owns a node. It decides how and when the node is updated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
     /// The default pool, because no `BottlerocketPool` selects it.
@@ -207,7 +205,6 @@ pub enum Owner {
 pub struct NodeView<'a> {
     /// Name of the shadow, also when there is none.
     pub shadow_name: &'a str,
-    /// Which pool owns it.
     pub owner: Owner,
     /// The Node; `None` when it is gone.
     pub node: Option<&'a NodeFacts>,
@@ -227,7 +224,7 @@ pub struct NodeView<'a> {
     pub pods: PodFacts<'a>,
     /// Whether pods that are left at the drain's deadline are deleted, whatever their budgets say.
     pub force: bool,
-    /// Why the API server takes no change of the Node, if that is so.
+    /// The reason why the API server takes no change of the Node, if that is so.
     pub denied: Option<&'a str>,
     pub shadow_denied: Option<&'a str>,
     /// The workloads whose pods were evicted from the node.
@@ -237,7 +234,6 @@ pub struct NodeView<'a> {
     pub busy_zone: Option<&'a str>,
     /// If it is of the control plane: another node of it that is out of service, or has a slot, too, and comes first.
     pub busy_control_plane: Option<&'a str>,
-    /// What the clock says.
     pub time: TimeFacts,
 }
 
@@ -246,19 +242,15 @@ pub struct NodeView<'a> {
 pub struct UnmanagedNode<'a> {
     /// Name of the shadow that it would have.
     pub shadow_name: &'a str,
-    /// `metadata.name`.
     pub name: &'a str,
-    /// `metadata.uid`.
     pub uid: &'a str,
     /// The value of the opt-in label. A value other than ours means that somebody wants the node left out.
     pub label: Option<&'a str>,
-    /// `status.nodeInfo.osImage`.
     pub os_image: &'a str,
     /// It was created not long ago, so that its labels may not be complete.
     pub young: bool,
 }
 
-/// Pods of a node.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct PodFacts<'a> {
@@ -266,7 +258,7 @@ pub struct PodFacts<'a> {
     pub known: bool,
     /// There are too many of them to be known.
     pub too_many: bool,
-    /// Why no drain could empty the node, as its pods and their budgets are now.
+    /// The reason why no drain could empty the node, as its pods and their budgets are now.
     pub undrainable: Option<&'a str>,
     /// A budget allows no disruption that a drain needs, as of now. Says which.
     pub blocked: Option<&'a str>,

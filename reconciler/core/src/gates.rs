@@ -36,7 +36,7 @@ struct Heard {
     state: GateState,
     /// When it is stale, or was.
     until: Option<Duration>,
-    /// How many good answers in a row.
+    /// Number of good answers in a row.
     good: u8,
     asked: Option<Duration>,
     under_way: bool,
@@ -95,7 +95,7 @@ impl Heard {
 #[derive(Debug)]
 pub struct Gates {
     interval: Duration,
-    /// Since when anybody could be asked.
+    /// The time since which anybody could be asked.
     since: Duration,
     known: BTreeMap<GateQuery, Heard>,
 }
@@ -114,7 +114,7 @@ impl Gates {
         self.interval * 2 + GRACE
     }
 
-    /// What is known of this query now.
+    /// Returns what is known of this query now.
     pub fn state(&self, query: &GateQuery, now: Duration) -> GateState {
         let known = self.known.get(query).copied().unwrap_or_default();
         match known.state(now) {
@@ -123,7 +123,7 @@ impl Gates {
         }
     }
 
-    /// Until when this is waited for if it is not known.
+    /// Returns until when this is waited for if it is not known.
     fn awaited_until(&self, known: &Heard) -> Duration {
         let since = known
             .until
@@ -229,12 +229,9 @@ const SERIES_MAX: usize = 1024;
 /// Most bytes that are shown of why an expression is none.
 const REFUSAL_MAX: usize = 256;
 
-/// What an answer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateAnswer {
-    /// All is well.
     Good,
-    /// Something is wrong.
     Bad,
     /// There is none, or it says nothing.
     Unknown,
@@ -251,7 +248,7 @@ impl GateAnswer {
     }
 }
 
-/// Why an answer says nothing. The sentence has no word of the answer.
+/// Reasons why an answer says nothing. The sentence has no word of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GateAnswerError {
     /// It is longer than [`ANSWER_MAX`].
@@ -302,8 +299,8 @@ struct PrometheusSeries {
     histogram: Option<(f64, IgnoredAny)>,
 }
 
-/// Why an expression is none, by the body of an answer with the HTTP status 400. Of other errors nothing is shown: they may have
-/// words of what is measured.
+/// Returns why an expression is none, by the body of an answer with the HTTP status 400. Of other errors nothing is shown: they
+/// may have words of what is measured.
 pub fn refusal(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct PrometheusError {

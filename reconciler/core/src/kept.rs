@@ -20,14 +20,13 @@ const TEXT: usize = 32;
 /// What a text of a selector takes in memory beside its bytes, and beside that what its requirement takes.
 const REQUIREMENT: usize = 96;
 
-/// Objects of other people.
 pub trait Foreign: Sized {
     /// Most bytes of one group, as they are in memory.
     const OF_GROUP_MAX: usize;
     /// Most bytes of all groups.
     const OF_ALL_MAX: usize;
 
-    /// What it takes in memory beside its identity.
+    /// Returns what it takes in memory beside its identity.
     fn weight(&self) -> usize;
 }
 
@@ -60,7 +59,6 @@ impl Foreign for Budget {
     }
 }
 
-/// Objects by group.
 #[derive(Debug)]
 pub struct Kept<T> {
     groups: BTreeMap<String, Group<T>>,
@@ -165,7 +163,6 @@ impl<T: Foreign> Kept<T> {
         }
     }
 
-    /// This object is gone.
     pub fn remove(&mut self, group: &str, item: &Item<T>) {
         let it = self.changed(group);
         if !it.is_given_up {
@@ -194,7 +191,6 @@ impl<T: Foreign> Kept<T> {
         group.map_or_else(Vec::new, |it| it.items.values().cloned().collect())
     }
 
-    /// All objects.
     pub fn all(&self) -> Vec<Arc<Item<T>>> {
         let items = self.groups.values().flat_map(|it| it.items.values());
         items.cloned().collect()
@@ -264,14 +260,14 @@ fn key<T>(item: &Item<T>) -> String {
     format!("{}/{}", item.namespace(), item.name())
 }
 
-/// What an object takes in memory, with its key, and with what is worked out from it.
+/// Returns what an object takes in memory, with its key, and with what is worked out from it.
 fn bytes<T: Foreign>(item: &Item<T>) -> usize {
     let identity = [item.namespace(), item.name(), item.uid()];
     let (identity, key) = (weight(identity), weight([item.namespace(), item.name()]));
     size_of::<Item<T>>() + identity + key + item.ok().map_or(0, T::weight)
 }
 
-/// What these texts take in memory.
+/// Returns what these texts take in memory.
 fn weight<S: AsRef<str>>(texts: impl IntoIterator<Item = S>) -> usize {
     let texts = texts.into_iter();
     texts.map(|text| TEXT + text.as_ref().len()).sum()

@@ -53,7 +53,7 @@ impl LeaderState {
 /// What is known of a pool, as long as no pool's spec changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PoolState {
-    /// Why it, or its place among the others, cannot be understood, if so.
+    /// The reason why it, or its place among the others, cannot be understood, if so.
     pub(crate) invalid: Option<String>,
     /// What the clock says of its rules; worked out again only when that changes.
     pub(crate) at: Option<AtTime>,
@@ -66,14 +66,12 @@ pub(crate) struct PoolState {
 pub(crate) struct AtTime {
     /// When that began to hold, or earlier times were not looked at.
     from: Timestamp,
-    /// When it changes.
     pub(crate) until: Option<Timestamp>,
     pub(crate) starts: Starts<'static>,
     pub(crate) next_window: Option<Span>,
 }
 
 impl AtTime {
-    /// Of these rules.
     fn of(rules: &Rules, now: Timestamp) -> Self {
         let window = rules.window(now);
         Self {
@@ -175,10 +173,10 @@ fn owner(labels: &BTreeMap<String, String>, pools: &BTreeMap<String, Pool>) -> O
     }
 }
 
-/// Why pools that wait for each other are not understood; their names follow.
+/// The reason why pools that wait for each other are not understood; their names follow.
 const CIRCLE: &str = "spec.dependsOn: these pools wait for each other, so none of them would ever begin; take one of them out: ";
 
-/// Why a pool is not understood that comes after one of too many. The number is [`DONE_POOLS_MAX`].
+/// The reason why a pool is not understood that comes after one of too many. The number is [`DONE_POOLS_MAX`].
 const TOO_MANY: &str = "spec.dependsOn: more than 16 pools go before others, and the ledger has room for the first 16 by name; \
                         let one pool of them go first for several";
 

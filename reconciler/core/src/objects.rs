@@ -67,7 +67,6 @@ impl Readable for WatchedFleet {
 /// The condition Ready, as Nodes and pods carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Readiness {
-    /// It is True.
     pub ready: bool,
     /// Since when, if that is known.
     pub since: Option<Timestamp>,
@@ -94,12 +93,12 @@ impl Readiness {
         })
     }
 
-    /// Since when it has been Ready without interruption, if it is.
+    /// Returns since when it has been Ready without interruption, if it is.
     pub fn ready_since(self) -> Option<Timestamp> {
         self.ready.then(|| self.since.unwrap_or(Timestamp::MIN))
     }
 
-    /// Since when it has not been Ready, if it is not and that is known.
+    /// Returns since when it has not been Ready, if it is not and that is known.
     pub fn not_ready_since(self) -> Option<Timestamp> {
         self.since.filter(|_| !self.ready)
     }
@@ -110,9 +109,9 @@ impl Readiness {
 pub struct LeaseRecord {
     /// The name of the pod that leads: `spec.holderIdentity`.
     pub holder: Option<String>,
-    /// For how long its holder may be silent.
+    /// Time for which its holder may be silent.
     pub duration: Option<Duration>,
-    /// Since when it has had its holder.
+    /// The time since which it has had its holder.
     pub acquired: Option<Timestamp>,
     /// When its holder last said that it leads, by its own clock.
     pub renewed: Option<Timestamp>,
@@ -155,7 +154,7 @@ impl Readable for LeaseRecord {
     }
 }
 
-/// How many bytes these labels or annotations have.
+/// Returns how many bytes these labels or annotations have.
 fn bytes(entries: &BTreeMap<String, String>) -> usize {
     entries
         .iter()

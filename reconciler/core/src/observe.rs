@@ -390,7 +390,7 @@ impl Cluster {
     }
 }
 
-/// Why a pool starts nothing before its windows have been evaluated.
+/// The reason why a pool starts nothing before its windows have been evaluated.
 const NOT_LOOKED_AT: &str = "the clock was not looked at yet";
 
 /// The pools as decisions see them, sorted by name, and the earliest time at which the clock alone changes one of them. One

@@ -38,7 +38,6 @@ pub enum Ended {
     Removed,
     /// An update of this pool has ended although a workload has not come back.
     WithoutWorkloads(String),
-    /// An update is over.
     Update {
         /// What became of it, in one of the words of [`results`].
         result: &'static str,
@@ -141,7 +140,7 @@ pub fn updates_of(
     over.collect()
 }
 
-/// What became of the update that had this slot.
+/// Returns what became of the update that had this slot.
 fn result(slot: &Slot, view: Option<&NodeView<'_>>) -> &'static str {
     let view = view.filter(|view| view.holds(slot) && view.node.is_some());
     let Some(view) = view else {
@@ -162,14 +161,14 @@ fn result(slot: &Slot, view: Option<&NodeView<'_>>) -> &'static str {
     }
 }
 
-/// Since when the host of this shadow has known of an update that it does not run yet, as its condition says.
+/// Returns since when the host of this shadow has known of an update that it does not run yet, as its condition says.
 pub fn update_known_since(shadow: &BottlerocketShadow) -> Option<&str> {
     let mut known = shadow_conditions(shadow).iter();
     let known = known.find(|it| it.type_ == UPDATE_AVAILABLE)?;
     (known.status == ConditionStatus::True).then_some(known.last_transition_time.as_str())
 }
 
-/// Since when the Node carries a change for its update.
+/// Returns since when the Node carries a change for its update.
 fn node_changed_since(record: &NodeRecord) -> Option<Timestamp> {
     let marker = record.marker()?;
     let since = marker

@@ -9,13 +9,12 @@ use crate::rules::Rules;
 pub struct Policy {
     /// What holds for the nodes that no `BottlerocketPool` selects: the default pool.
     pub default_pool: Rules,
-    /// Deadlines and waits.
     pub durations: Durations,
     /// Whether nodes that run Bottlerocket and have no label of ours are opted in.
     pub auto_label: bool,
 }
 
-/// How long things may take in the whole fleet, and how long they wait.
+/// Durations and waits of the whole fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Durations {
     /// For download and activation.
@@ -23,11 +22,11 @@ pub struct Durations {
     pub reboot: SignedDuration,
     /// For short steps: the agent's first and last report of an update, a node that becomes Ready again.
     pub settle: SignedDuration,
-    /// How long a node waits after its first failure.
+    /// Time for which a node waits after its first failure.
     pub back_off_base: SignedDuration,
     /// How old a node must be before it is updated.
     pub min_node_age: SignedDuration,
-    /// For how long a node that somebody else has cordoned takes a place of the limit.
+    /// Time for which a node that somebody else has cordoned takes a place of the limit.
     pub others_cordon: SignedDuration,
 }
 

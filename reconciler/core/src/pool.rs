@@ -26,7 +26,7 @@ pub struct Pool {
     pub metadata: ObjectMeta,
     /// The status, to tell what is stored already. No decision reads it.
     pub stored: BottlerocketPoolStatus,
-    /// Which nodes it selects; `None` = nobody knows, so it holds all.
+    /// The nodes that it selects; `None` = nobody knows, so it holds all.
     pub selector: Option<Selector>,
     /// Of the pools that select a node, the one of the highest priority owns it.
     pub priority: u64,
@@ -55,7 +55,7 @@ impl Pool {
         selector.is_none_or(|selector| selector.matches(labels))
     }
 
-    /// What it says of its nodes, if that can be understood.
+    /// Returns what it says of its nodes, if that can be understood.
     pub fn rules(&self) -> Option<&Rules> {
         self.rules.as_ref().ok()
     }
@@ -147,17 +147,15 @@ fn requirements(selector: &NodeSelector) -> Vec<Expression> {
 /// A pool, as decisions see it.
 #[derive(Clone, Debug)]
 pub struct PoolFacts<'a> {
-    /// `metadata.name`.
     pub name: &'a str,
-    /// How many opted-in nodes it owns.
+    /// Number of opted-in nodes that it owns.
     pub nodes: u64,
-    /// How many of its nodes may be unavailable at once.
+    /// Number of its nodes that may be unavailable at once.
     pub limit: u64,
     /// Whether it keeps two of its zones from being unavailable together.
     pub one_zone_at_a_time: bool,
     /// Whether it lets updates start now, and go on to the cordon.
     pub starts: Starts<'a>,
-    /// Whether it has gates.
     pub has_gates: bool,
     /// Of its gates one that is not open, and its name.
     pub gate: Option<(GateState, &'a str)>,
@@ -210,7 +208,7 @@ impl<'a> PoolFacts<'a> {
         self.waits_for.get(version).copied().unwrap_or_else(first)
     }
 
-    /// Until when this version is too young for nodes of this variant in the pool, if it is.
+    /// Returns until when this version is too young for nodes of this variant in the pool, if it is.
     pub(crate) fn ripens(&self, (version, variant): Release<'_>) -> Option<Until> {
         let unknown = || self.rules?.min_age.is_positive().then_some(Until::Unknown);
         self.ripens
@@ -223,13 +221,12 @@ impl<'a> PoolFacts<'a> {
 /// A pool that goes first, and is not done for long enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FirstPool<'a> {
-    /// Its name.
     pub pool: &'a str,
-    /// Why others still wait for it.
+    /// The reason why others still wait for it.
     pub standing: FirstPoolStanding<'a>,
 }
 
-/// Why others still wait for a pool.
+/// Reasons why others still wait for a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FirstPoolStanding<'a> {
     /// There is no pool of this name.
@@ -250,7 +247,7 @@ pub struct Pools<'a> {
     pub default: PoolFacts<'a>,
     /// All others, sorted by name.
     pub all: Vec<PoolFacts<'a>>,
-    /// How many nodes may be unavailable at once in all of them.
+    /// Number of nodes that may be unavailable at once in all of them.
     pub ceiling: u64,
     /// The earliest time at which the clock alone changes one of them.
     pub next: Option<Timestamp>,

@@ -19,7 +19,7 @@ use crate::window::{self, Schedule, Span, Starts, Until, time_zone};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     paused: bool,
-    /// How many of its nodes may be unavailable at once.
+    /// Number of its nodes that may be unavailable at once.
     pub(crate) limit: Limit,
     /// When updates may start; at any time if there are none.
     pub(crate) windows: Vec<Schedule>,
@@ -31,7 +31,7 @@ pub struct Rules {
     /// The pools that go first, and for how long they must have been done.
     pub depends_on: Vec<(String, SignedDuration)>,
     topology: Topology,
-    /// How long the steps may take that it decides on.
+    /// The durations of the steps that it decides on.
     pub durations: StepDurations,
     /// Whether pods are respected that ask not to be disrupted.
     pub respect_do_not_disrupt: bool,
@@ -136,15 +136,15 @@ impl Rules {
     }
 }
 
-/// How long the steps of an update may take on which pools decide.
+/// The durations of the steps of an update that pools decide on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepDurations {
     /// Between a node's exclusion from load balancers and its drain; zero = no exclusion.
     pub exclusion: SignedDuration,
     pub drain: SignedDuration,
-    /// How long a node is watched after its update.
+    /// Time for which a node is watched after its update.
     pub verify: SignedDuration,
-    /// For how long after that the node waits for evicted workloads; zero = they are not looked at.
+    /// Time for which the node then waits for evicted workloads; zero = it does not look at them.
     pub workloads: SignedDuration,
 }
 
@@ -162,7 +162,6 @@ impl Default for StepDurations {
 /// A query to a source. Gates with equal queries share the answer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GateQuery {
-    /// Name of the source.
     pub source: String,
     /// What has to find nothing.
     pub expression: String,
@@ -173,7 +172,6 @@ pub struct GateQuery {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolGate {
     pub name: String,
-    /// What it asks.
     pub query: GateQuery,
 }
 
@@ -184,7 +182,6 @@ pub enum GateState {
     Open,
     /// Nobody knows, because it was not asked often enough yet, or its answers have not failed for long.
     Awaited,
-    /// Nobody knows.
     #[default]
     Unknown,
     /// Something is wrong, or was so not long ago.
@@ -195,7 +192,6 @@ impl GateState {
     /// All that have a name of their own.
     pub const ALL: [Self; 3] = [Self::Open, Self::Closed, Self::Unknown];
 
-    /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Open => "Open",
@@ -205,10 +201,9 @@ impl GateState {
     }
 }
 
-/// How many nodes may be updated at once.
+/// Number of nodes that may be updated at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// That many.
     Nodes(u64),
     /// That percentage of the nodes that it limits, rounded down, but at least one.
     Percent(u64),

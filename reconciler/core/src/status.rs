@@ -24,7 +24,7 @@ pub use events::EventText;
 pub use fleet::{DesiredFleetStatus, Progress, halted_versions, halts};
 pub use pools::{DesiredPoolStatus, NoAnswer, pools};
 
-/// What people have asked of a node that has no update, and may have forgotten: it takes effect with the next update.
+/// Returns what people have asked of a node that has no update, and may have forgotten: it takes effect with the next update.
 pub fn left_by_people(view: &NodeView<'_>) -> Option<&'static str> {
     let node = view.node?;
     Some(match (node.paused, node.update_now) {
@@ -258,7 +258,7 @@ pub fn shadow_patch(
     })
 }
 
-/// Why a node that has a slot for this version has not begun: the spec of its shadow is not stored.
+/// Returns why a node that has a slot for this version has not begun: the spec of its shadow is not stored.
 pub fn not_stored_yet(version: &str) -> String {
     format!(
         "the update to {version} begins: the API server has not stored the reconciler's first write yet; if that lasts, see the \

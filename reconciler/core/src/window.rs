@@ -14,7 +14,7 @@ use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 
-/// How long the window of a one-shot is open.
+/// Time for which the window of a one-shot is open.
 const ONE_SHOT: SignedDuration = SignedDuration::from_hours(24);
 /// The number of fire times whose distances are compared with [`ONE_SHOT`].
 const FIRES_COMPARED: usize = 61;
@@ -38,11 +38,10 @@ pub fn time_zone(name: &str) -> Result<TimeZone, String> {
         .map_err(|_| "write a name of the IANA database, such as Europe/Berlin or UTC".into())
 }
 
-/// When updates may start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
     cron: Cron,
-    /// How long each fire time opens a window.
+    /// Time for which each fire time opens a window.
     length: SignedDuration,
     pub(crate) zone: TimeZone,
 }
@@ -238,21 +237,16 @@ pub(crate) fn span(schedules: &[Schedule], now: Timestamp) -> Option<Span> {
 /// A time that comes, as the end of a sentence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Until {
-    /// It is not known.
     #[default]
     Unknown,
-    /// It never comes.
     Never,
-    /// Then.
     At(Timestamp),
 }
 
 /// Whether updates may start in the fleet, or in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Starts<'a> {
-    /// Yes.
     Open,
-    /// A person paused it.
     Paused,
     /// It is frozen: a pool only.
     Frozen(Until),

@@ -19,10 +19,8 @@ const KINDS: [(&str, &str, &str); 3] = [
     ("", "v1", "ReplicationController"),
 ];
 
-/// One workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
-    /// Its kind.
     pub resource: ApiResource,
     pub namespace: String,
     pub name: String,
@@ -46,14 +44,11 @@ impl Workload {
     }
 }
 
-/// How many pods a workload wants, and how many of them are available.
+/// Number of pods that a workload wants, and how many of them are available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
-    /// It is being deleted.
     pub is_leaving: bool,
-    /// How many it wants.
     pub wanted: u32,
-    /// How many are available.
     pub available: u32,
 }
 

@@ -173,7 +173,7 @@ pub(crate) fn of_another(version: &str) -> Value {
     json!({"metadata": metadata, "spec": {"holderIdentity": "gone", "leaseDurationSeconds": 1}})
 }
 
-/// How this candidate competes for that Lease.
+/// Returns how this candidate competes for that Lease.
 pub(crate) fn election(us: &str, duration: Duration) -> Election {
     let (namespace, lease, us) = ("ns".to_owned(), "l".to_owned(), us.to_owned());
     Election {

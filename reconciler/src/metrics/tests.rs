@@ -12,7 +12,7 @@ use serde_json::json;
 
 const NOW: &str = "2026-11-21T04:00:00Z";
 
-/// What is told now.
+/// Returns what is told now.
 fn told(metrics: &Metrics, cluster: &Cluster, watch_failures: u64) -> String {
     metrics.render(Some(cluster), watch_failures, NOW.parse().unwrap())
 }

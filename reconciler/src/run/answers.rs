@@ -34,7 +34,7 @@ const DENIAL_HOLDS_FOR: Duration = Duration::from_mins(5);
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     objects: BTreeMap<Object<String>, Sent>,
-    /// Why nodes could not be labelled: the same answer is told once for all.
+    /// The reason why nodes could not be labelled: the same answer is told once for all.
     opt_in_log: FailureLog,
     /// When nodes may be labelled again, after one could not be.
     pub(crate) opt_in_from: Duration,
@@ -51,7 +51,6 @@ pub(crate) struct Sent {
     seen: Option<u64>,
     /// Failures, refusals and writes without effect in a row.
     failures: u32,
-    /// Refusals among them.
     refusals: u32,
     /// For which reason the object was last written, and how often in a row.
     written_for: (&'static str, u32),
@@ -71,12 +70,12 @@ struct Denials {
 }
 
 impl Requests {
-    /// What is remembered of this object.
+    /// Returns what is remembered of this object.
     pub(crate) fn of(&mut self, object: &Object<String>) -> &mut Sent {
         self.objects.entry(object.clone()).or_default()
     }
 
-    /// What the API server takes no change of, by name of the shadow; and when the first of these denials is forgotten.
+    /// Returns what the API server takes no change of, by name of the shadow; and when the first of these denials is forgotten.
     pub(crate) fn denied(&self, now: Duration) -> (BTreeMap<String, Denied>, Option<Duration>) {
         let (mut all, mut until) = (BTreeMap::<String, Denied>::new(), None);
         for (object, Sent { denials, .. }) in &self.objects {
@@ -131,7 +130,6 @@ impl Sent {
         (!self.is_under_way).then_some(due)
     }
 
-    /// A request is sent.
     pub(crate) fn begin(&mut self) {
         self.is_under_way = true;
     }

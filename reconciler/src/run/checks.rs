@@ -26,7 +26,6 @@ use serde_json::{Value, json};
 
 use crate::run::Wake;
 
-/// What a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// It is as it must be.
@@ -54,7 +53,6 @@ pub struct Check {
     next: Duration,
     retry: Duration,
     called: bool,
-    /// How many have begun.
     begun: usize,
     answered: bool,
 }
@@ -142,7 +140,7 @@ impl Check {
         self.answered || (self.begun > TRIES && !self.called)
     }
 
-    /// What is known of it, by a check or by a doubt, if anything is.
+    /// Returns what is known of it, by a check or by a doubt, if anything is.
     pub fn known(&self) -> Option<Result<(), &str>> {
         self.found.as_ref().map(|_| self.holds())
     }
@@ -170,7 +168,7 @@ pub async fn look_for_other_operator(client: Client, namespace: String) -> Findi
     other_operator(&found, unknown)
 }
 
-/// What these Deployments of upstream's operator mean, and an answer that is missing (`unknown` says why).
+/// Returns what these Deployments of upstream's operator mean, and an answer that is missing (`unknown` says why).
 fn other_operator(found: &[String], unknown: Option<String>) -> Finding {
     match (found, unknown) {
         ([], None) => Finding::Holds,
@@ -216,7 +214,6 @@ const TRIED_ON: usize = 3;
 enum Met {
     /// Our own rule refused it.
     Refusal,
-    /// It was let through.
     Nobody,
     /// Something else refused it: this.
     Else(String),

@@ -67,10 +67,8 @@ struct Look {
     arrivals: Option<Arrivals>,
 }
 
-/// From what it follows.
 #[derive(PartialEq, Eq)]
 struct Basis {
-    /// Of pods and budgets.
     revisions: [u64; 2],
     marker: Option<Marker>,
     time: DrainTime,
@@ -80,12 +78,12 @@ struct Basis {
     force: bool,
 }
 
-/// Why a node is passed over.
+/// The reason why a node is passed over.
 struct PassedOver {
     obstacle: Obstacle,
-    /// For how long it has waited for budgets, while no other node of its pool was drained.
+    /// Time for which it has waited for budgets, while no other node of its pool was drained.
     waited: Duration,
-    /// Since when it does so, if it does now.
+    /// The time since which it does so, if it does now.
     waits_since: Option<Duration>,
     /// When its pods were last looked at.
     seen: Duration,
@@ -137,7 +135,7 @@ impl Drainer {
         changed
     }
 
-    /// How many budgets cannot be read.
+    /// Returns how many budgets cannot be read.
     pub(crate) fn unreadable_budgets(&self) -> usize {
         let budgets = self.watched.kept().budgets.all();
         budgets.iter().filter(|budget| budget.body.is_err()).count()
@@ -403,7 +401,7 @@ impl PassedOver {
         }
     }
 
-    /// What stands in the way of the drain. Nothing is known of that if the last look at the pods is too long ago.
+    /// Returns what stands in the way of the drain. Nothing is known of that if the last look at the pods is too long ago.
     fn obstacle(&self, pods_known: bool, now: Duration, wake: &mut Wake) -> Option<&Obstacle> {
         let ends = self.seen + PASSED_OVER;
         if !pods_known && now < ends {

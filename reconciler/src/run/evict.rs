@@ -21,7 +21,7 @@ use crate::run::Wake;
 
 /// The most evictions that are under way at once, in addition to other requests.
 const MAX_EVICTIONS: usize = 32;
-/// Why a pod is not evicted whose namespace is being deleted.
+/// The reason why a pod is not evicted whose namespace is being deleted.
 const LEAVING: &str = "its namespace is being deleted, and the pod with it";
 /// Longest refusal that is quoted, in bytes.
 const MAX_MESSAGE: usize = 300;
@@ -29,7 +29,6 @@ const MAX_MESSAGE: usize = 300;
 /// What the API server answered to an eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EvictionAnswer {
-    /// The pod will go.
     Accepted,
     /// There is no such pod any more.
     Gone,
@@ -44,7 +43,6 @@ pub enum EvictionAnswer {
 }
 
 impl EvictionAnswer {
-    /// The word for metrics.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Accepted => "accepted",
@@ -56,7 +54,7 @@ impl EvictionAnswer {
         }
     }
 
-    /// What a refusal means.
+    /// Returns what a refusal means.
     fn of(status: &Status) -> Self {
         let causes = status
             .details
@@ -81,7 +79,7 @@ impl EvictionAnswer {
     }
 }
 
-/// What an API server says: it may be other people's words, such as those of a webhook.
+/// Returns what an API server says: it may be other people's words, such as those of a webhook.
 fn quoted(message: &str) -> String {
     printable(message, MAX_MESSAGE).into_owned()
 }
@@ -144,7 +142,7 @@ const RETRY_MAX: Duration = Duration::from_secs(40);
 const LONG: SignedDuration = SignedDuration::from_mins(2);
 /// A refusal that lasts as long is worth a warning. Most end sooner, when another pod of the budget is Ready.
 const LASTING: Duration = Duration::from_secs(30);
-/// How long an evicted pod may take to be seen terminating, before it is evicted once more.
+/// The time that an evicted pod may take to be seen terminating, before it is evicted once more.
 const ACCEPTED_WAIT: Duration = Duration::from_secs(30);
 
 /// The evictions that were tried; instants are durations since any fixed moment of a monotonic clock.
@@ -157,13 +155,13 @@ pub struct Evictions {
 struct Tried {
     /// `None` while the call is on its way.
     not_before: Option<Duration>,
-    /// Why it was refused, if it was.
+    /// The reason why it was refused, if it was.
     why: Option<String>,
-    /// Since when it has been refused.
+    /// The time since which it has been refused.
     since: Option<Duration>,
     /// It has been refused for [`LASTING`].
     is_lasting: bool,
-    /// How many answers in a row said nothing of a budget, and did not let the pod go.
+    /// Number of consecutive answers that neither named a budget nor evicted the pod.
     failures: u32,
 }
 
@@ -190,7 +188,6 @@ impl Evictions {
         instants.filter(|not_before| *not_before > now).min()
     }
 
-    /// A call begins.
     pub fn begin(&mut self, pod: PodKey) {
         self.tried.entry(pod).or_default().not_before = None;
     }
@@ -257,7 +254,7 @@ impl Evictions {
         plan.evict.iter().filter_map(refused)
     }
 
-    /// What holds this drain up at this time, as a sentence. It stays the same as long as the cause does.
+    /// Returns what holds this drain up at this time, as a sentence. It stays the same as long as the cause does.
     pub fn held_up_by(&self, plan: &DrainPlan, time: Timestamp) -> Option<String> {
         let refused = self
             .refusals(plan)

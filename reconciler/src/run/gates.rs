@@ -51,10 +51,10 @@ const NO_AUTHORITY: &str = " has to hold the authorities for an https URL, as PE
 /// What is known, and what was logged of it.
 pub(crate) struct GateAnswers {
     gates: Gates,
-    /// Why queries have no answer.
+    /// The reason why queries have no answer.
     failures: BTreeMap<GateQuery, FailureLog>,
-    /// How many answers each one counts for. In a plan one good answer opens a gate: what the leader was told before is stored
-    /// nowhere.
+    /// Number of answers that each answer counts for. In a plan one good answer opens a gate: what the leader was told before is
+    /// stored nowhere.
     pub(crate) times: u8,
 }
 
@@ -68,12 +68,12 @@ impl GateAnswers {
         }
     }
 
-    /// What is known of this query now.
+    /// Returns what is known of this query now.
     pub(crate) fn state(&self, query: &GateQuery, now: Duration) -> GateState {
         self.gates.state(query, now)
     }
 
-    /// Why this query has no answer, if it has none.
+    /// Returns why this query has no answer, if it has none.
     pub(crate) fn failure(&self, query: &GateQuery) -> Option<NoAnswer<'_>> {
         self.failures
             .get(query)
@@ -163,7 +163,7 @@ fn timed_out() -> String {
     format!("it did not answer in {} s", TIMEOUT.as_secs())
 }
 
-/// What is wrong with a file of a source.
+/// Returns what is wrong with a file of a source.
 fn of_secret(file: &str, what: &str) -> String {
     format!("{file} of the Secret brupop-gate-sources{what}")
 }
@@ -238,7 +238,7 @@ impl Source {
         of_secret(&format!("{}.ca", self.name), NO_AUTHORITY)
     }
 
-    /// Why a request has no answer.
+    /// Returns why a request has no answer.
     fn unanswered(&self, error: &kube::Error) -> String {
         let mut cause: Option<&(dyn Error + 'static)> = Some(error);
         let why = loop {
@@ -308,7 +308,7 @@ impl Source {
     }
 }
 
-/// Why there is no TLS connection. What rustls says has names in it, which the other side may have chosen.
+/// Returns why there is no TLS connection. What rustls says has names in it, which the other side may have chosen.
 fn without_names(error: &io::Error) -> &'static str {
     use CertificateError::{
         BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext,
@@ -372,7 +372,7 @@ fn bearer(token: &str) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// What asks for this expression, below the URL of a source. One series is as good as a thousand.
+/// Returns what asks for this expression, below the URL of a source. One series is as good as a thousand.
 fn query(expression: &str) -> String {
     let mut path = format!("/api/v1/query?limit=1&timeout={EVALUATION}&query=");
     for byte in expression.bytes() {

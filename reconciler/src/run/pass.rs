@@ -339,7 +339,7 @@ impl Reconciler {
         }
     }
 
-    /// How many of the pods and budgets that are watched now, and of the pools, cannot be read or understood.
+    /// Returns how many of the pods and budgets that are watched now, and of the pools, cannot be read or understood.
     fn unreadable(&self, cluster: &Cluster) -> BTreeMap<&'static str, i64> {
         let records = cluster.records.values();
         let drains = records.filter_map(|it| it.led.drain.as_ref());

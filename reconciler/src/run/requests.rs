@@ -56,12 +56,10 @@ pub struct Request {
     pub context: Context,
 }
 
-/// What is asked.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
     /// The object as it is.
     Read,
-    /// A conditional patch.
     Patch(JsonPatch),
     /// Server-side apply to a status.
     Apply(Value),
@@ -78,7 +76,6 @@ pub enum Body {
 /// still cordoned and marked as it was.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Confirm {
-    /// The Node's name.
     pub node: String,
     /// The Node's `resourceVersion` that this was decided on.
     pub seen: Option<u64>,
@@ -87,7 +84,6 @@ pub struct Confirm {
     pub marker: Option<Marker>,
     /// Pods that should have been gone by then are not waited for.
     pub overlooked: Option<Timestamp>,
-    /// Nor are these.
     pub left: Vec<PodKey>,
 }
 
@@ -96,9 +92,7 @@ pub struct Confirm {
 pub enum Purpose {
     /// To write this leader's term: this process leads once it succeeds.
     BeginTerm(u64),
-    /// To label a node.
     OptIn,
-    /// Anything else.
     Other,
 }
 
@@ -116,7 +110,6 @@ pub struct Context {
     pub ended: Vec<Ended>,
 }
 
-/// The API server's answer.
 #[derive(Debug)]
 pub struct Answer {
     pub outcome: Outcome,
@@ -137,11 +130,9 @@ pub struct Shown {
 /// What came of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Done.
     Written,
     /// The object is gone, as wanted.
     Removed,
-    /// The object was read.
     Read,
     /// The object is not as it was when the request was decided, or is gone. The watch will bring a newer version.
     Refused(String),
@@ -219,7 +210,6 @@ impl Request {
         }
     }
 
-    /// Creates the fleet.
     pub fn create_fleet(cluster: &Cluster) -> Self {
         let fleet = BottlerocketFleet::new(names::FLEET, BottlerocketFleetSpec::default());
         let body = Body::Create(json!(fleet));
@@ -261,7 +251,6 @@ impl Request {
         Some(Self::new(cluster, object.owned(), body, context))
     }
 
-    /// Labels this node.
     pub fn opt_in(cluster: &Cluster, node: &UnmanagedNode<'_>, write: &Write<'_>) -> Option<Self> {
         let event = EventText::of_opt_in(node.name);
         let context = Context {
@@ -389,19 +378,16 @@ impl Reconciler {
     }
 }
 
-/// Asks the API server.
 #[derive(Clone)]
 pub struct ApiServer {
     /// A client that does not retry by itself.
     pub client: Client,
-    /// Our namespace.
     pub namespace: String,
     /// The node that this process runs on, if it is known.
     pub own_node: Option<String>,
 }
 
 impl ApiServer {
-    /// Sends a request.
     pub async fn send(&self, request: &Request) -> Answer {
         let longest = match (&request.object, &request.body) {
             (Object::Node(_), _) | (_, Body::Grant(..)) => NODE_TIMEOUT,

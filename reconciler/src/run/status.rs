@@ -58,7 +58,7 @@ struct ToldOfNode {
     reason: Option<&'static str>,
     lines: Quota,
     conditions: Debounced<Vec<DesiredCondition>>,
-    /// Why its last attempt was given up.
+    /// The reason why its last attempt was given up.
     given_up: Option<Abort>,
     /// The last step of an update that was told at once, as long as the node has a slot.
     step: Option<&'static str>,
@@ -88,7 +88,6 @@ enum Progressing {
     Begins(&'static str),
     /// The update has ended, and the condition does not say so yet.
     Ended,
-    /// Anything else.
     Other,
 }
 
@@ -333,7 +332,7 @@ impl Reconciler {
         self.publish(context.event, context.objects);
     }
 
-    /// What this process knows beyond the reason. The text changes no more often than the reason.
+    /// Returns what this process knows beyond the reason. The text changes no more often than the reason.
     pub(crate) fn detail(
         &self,
         pass: &Pass<'_>,
@@ -539,7 +538,7 @@ fn text(now: Timestamp) -> String {
     rounded.unwrap_or(now).to_string()
 }
 
-/// Why the node moves or not, as it was last told.
+/// Returns why the node moves or not, as it was last told.
 fn told_progress(shadow: &BottlerocketShadow) -> Option<&Condition> {
     let mut conditions = status::shadow_conditions(shadow).iter();
     conditions.find(|told| told.type_ == PROGRESSING)

@@ -65,7 +65,6 @@ impl WorkloadReads {
         }
     }
 
-    /// Records what was read.
     pub fn end(&mut self, name: &str, scales: Scales, now: Duration) {
         if let Some(reads) = self.0.get_mut(name) {
             reads.scales.extend(scales);

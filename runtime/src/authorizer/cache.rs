@@ -14,11 +14,10 @@ const SIZE: usize = 1024;
 /// What the API server says of a token: the status to answer with, unless its user may do what is asked for.
 pub(super) type Judgement = Result<(), StatusCode>;
 
-/// It does not tell.
 pub(super) const TRY_AGAIN: Judgement = Err(StatusCode::SERVICE_UNAVAILABLE);
 
-/// How long a token is not asked about again. One that is revoked may be used for so long, and one that has been given the
-/// right waits for so long.
+/// Returns how long a token is not asked about again. One that is revoked may be used for so long, and one that has been given
+/// the right waits for so long.
 fn time_to_live(judgement: Judgement) -> Duration {
     match judgement {
         Ok(()) => Duration::from_mins(1),

@@ -11,10 +11,9 @@ use warp::filters::BoxedFilter;
 use warp::reply::{Reply as _, Response, with_status};
 use warp::{Buf, Filter, Rejection};
 
-/// What a port answers.
 pub type Pages = BoxedFilter<(Response,)>;
 
-/// Why a request is refused.
+/// The reason why a request is refused.
 #[derive(Debug)]
 struct ErrorPage {
     status: StatusCode,
@@ -40,7 +39,6 @@ pub(super) fn with_refusals(pages: Pages) -> Pages {
     pages.recover(answer).unify().boxed()
 }
 
-/// Requests that only read.
 pub fn reads() -> impl Filter<Extract = (), Error = Rejection> + Copy {
     warp::get().or(warp::head()).unify()
 }

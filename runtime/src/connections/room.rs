@@ -130,7 +130,6 @@ impl Permit {
         {}
     }
 
-    /// A request is answered.
     pub(super) fn answer(&self) {
         if let Some(connection) = self.room.lock().get_mut(&self.number) {
             (connection.since, connection.is_answering) = (Instant::now(), true);

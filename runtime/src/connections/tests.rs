@@ -75,7 +75,7 @@ impl Echo {
         }
     }
 
-    /// How many connections made room.
+    /// Returns how many connections made room.
     fn dropped(&self) -> u64 {
         self.drops.0.get(&[("port", "test")]).unwrap().get()
     }

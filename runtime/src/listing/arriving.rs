@@ -25,7 +25,6 @@ pub(super) struct Arriving<T> {
     pub(super) cutter: Cutter,
     room: Option<SemaphorePermit<'static>>,
     found: VecDeque<T>,
-    /// How many have arrived.
     pub(super) count: usize,
 }
 

@@ -8,11 +8,11 @@ const HOLE: &[u8] = b"null";
 /// An answer that is arriving, whose objects are cut out: those of the arrays of a list, or those that a watch brings.
 #[derive(Debug)]
 pub(super) struct Cutter {
-    /// How many objects and arrays are open.
+    /// Number of open objects and arrays.
     depth: usize,
-    /// How many of them are around an object that is cut out: a list and its array, or nothing.
+    /// Number of open objects and arrays around an object that is cut out: a list and its array, or none.
     around: usize,
-    /// Is the last of these an array, if there is one?
+    /// Whether the last of these, if any, is an array.
     in_array: bool,
     text: StringPart,
     /// What has arrived of the object that is not complete.
@@ -27,12 +27,10 @@ enum StringPart {
     #[default]
     Outside,
     Inside,
-    /// After a backslash.
     Escaped,
 }
 
 impl Cutter {
-    /// Cuts a list.
     pub(super) fn of_list() -> Self {
         Self {
             depth: 0,
@@ -91,12 +89,12 @@ impl Cutter {
         Ok(())
     }
 
-    /// What has arrived, with `null` for each object. It is no JSON if the list is not complete.
+    /// Returns what has arrived, with `null` for each object. It is no JSON if the list is not complete.
     pub(super) fn rest(&self) -> &[u8] {
         &self.rest
     }
 
-    /// How many bytes wait until their object is complete.
+    /// Returns how many bytes wait until their object is complete.
     pub(super) fn waiting(&self) -> usize {
         self.object.len()
     }
@@ -105,7 +103,6 @@ impl Cutter {
         self.in_array && self.depth > self.around
     }
 
-    /// Goes past this byte.
     fn pass(&mut self, byte: u8) {
         self.text = match (self.text, byte) {
             (StringPart::Outside, b'"') | (StringPart::Escaped, _) => StringPart::Inside,

@@ -19,7 +19,7 @@ use crate::patient;
 use server::{Answer, Asked, Part, pod, pods, status};
 use tokio::time::timeout;
 
-/// What is told until `count` events have come, in short.
+/// Returns what is told until `count` events have come, in short.
 async fn told(api: Api<Pod>, count: usize) -> Vec<String> {
     let name = |pod: Pod| pod.metadata.name.unwrap_or_default();
     let params = ListParams::default()

@@ -26,7 +26,7 @@ fn to(page: &Page, values: &[(&str, &str)]) -> Result<Dispatch, String> {
     dispatch(value, move || page.clone())
 }
 
-/// What is logged with these settings.
+/// Returns what is logged with these settings.
 fn logged(values: &[(&str, &str)], events: impl FnOnce()) -> String {
     let page = Page::default();
     tracing::dispatcher::with_default(&to(&page, values).unwrap(), events);
@@ -168,7 +168,7 @@ fn no_text_forges_a_line_or_a_field() {
     );
 }
 
-/// What the log macros of this source are called with: the code, in which `""` stands for each text, and the texts.
+/// Returns what the log macros of this source are called with: the code, in which `""` stands for each text, and the texts.
 fn calls(source: &str) -> Vec<(String, Vec<String>)> {
     let mut calls = vec![];
     for at in source.split("tracing::").skip(1) {

@@ -11,13 +11,9 @@ use super::machine::{Choice, Command, Ending};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Call {
-    /// `GET /os`
     Os,
-    /// `GET /updates/status`
     Status,
-    /// `POST /actions/<command>…`
     Action(Command),
-    /// `POST /actions/reboot`
     Reboot,
 }
 
@@ -68,7 +64,6 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// One false answer.
     pub fn answer(call: Call, answer: Answer) -> Self {
         Self {
             answers: BTreeMap::from([(call, answer)]),
@@ -76,7 +71,7 @@ impl Faults {
         }
     }
 
-    /// What the host's settings let it choose.
+    /// Returns what the host's settings let it choose.
     pub fn choice(choice: Choice) -> Self {
         Self {
             choice,
@@ -92,7 +87,6 @@ impl Faults {
         }
     }
 
-    /// One command that fails.
     pub fn failing(command: Command, stderr: &str) -> Self {
         Self::ending(command, Ending::Failed(stderr.to_owned()))
     }

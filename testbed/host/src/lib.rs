@@ -32,7 +32,6 @@ pub use semver::Version;
 /// How a host is made.
 #[derive(Clone, Debug)]
 pub struct HostOptions {
-    /// Where its API listens.
     pub socket: PathBuf,
     /// The group that may use the socket, as 274 on Bottlerocket; `None`: anyone who may write to its folder.
     pub socket_group: Option<u32>,
@@ -40,13 +39,10 @@ pub struct HostOptions {
     pub version: String,
     /// Its variant, such as `aws-k8s-1.29`.
     pub variant: String,
-    /// Stands in for `/proc/sys/kernel/random/boot_id`.
     pub boot_id_file: PathBuf,
-    /// How long things take.
     pub durations: Durations,
 }
 
-/// How long things take.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Durations {
     pub refresh: Duration,
@@ -71,7 +67,6 @@ impl Durations {
 /// A call that reached the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// When.
     pub at: Instant,
     /// Path without the query.
     pub path: String,
@@ -100,7 +95,7 @@ struct Shared {
     ahead: Mutex<Duration>,
     power: watch::Sender<HostPower>,
     reboot: Notify,
-    /// How long the API is to be away.
+    /// Time for which the API is away.
     api_away: Mutex<Duration>,
     api_ends: Notify,
 }
@@ -152,7 +147,7 @@ impl Host {
         lock(&self.shared.boot_id).clone()
     }
 
-    /// What its Node shows as `osImage`.
+    /// Returns what its Node shows as `osImage`.
     pub fn pretty_name(&self) -> String {
         self.shared.machine().pretty_name()
     }
@@ -227,7 +222,7 @@ impl Host {
         lock(&self.shared.calls).clone()
     }
 
-    /// How often this action was called so far, such as `reboot`.
+    /// Returns how often this action was called so far, such as `reboot`.
     pub fn count(&self, action: &str) -> usize {
         let is_it = |call: &&Received| call.path.strip_prefix("/actions/") == Some(action);
         lock(&self.shared.calls).iter().filter(is_it).count()
@@ -239,7 +234,6 @@ impl Shared {
         lock(&self.machine)
     }
 
-    /// The host's time.
     fn now(&self) -> Timestamp {
         Timestamp::now() + *lock(&self.ahead)
     }

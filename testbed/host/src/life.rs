@@ -17,7 +17,7 @@ use super::{Shared, lock, server};
 /// Between two looks of a host that stays down.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Is the host up, and in which boot?
+/// The state of the host's power, with its boot if it is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostPower {
     Up {
@@ -79,9 +79,8 @@ fn listen(socket: &Path) -> io::Result<UnixListener> {
     UnixListener::from_std(listener)
 }
 
-/// Why the API ends.
+/// Reasons why the API ends.
 enum End {
-    /// The host reboots.
     Reboot,
     /// Its server alone is started again.
     Away(Duration),

@@ -26,7 +26,7 @@ pub enum Command {
     Deactivate,
 }
 
-/// Why the host does not do what it is asked; each has a status code of its own.
+/// Reasons why the host does not do what it is asked; each has a status code of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// 404
@@ -48,7 +48,6 @@ struct Content {
 
 const ARCH: &str = "x86_64";
 
-/// The host.
 #[derive(Clone, Debug)]
 pub struct Machine {
     variant: String,
@@ -81,7 +80,6 @@ impl Machine {
         })
     }
 
-    /// The version that runs.
     pub fn version(&self) -> &Version {
         &self.active
     }
@@ -94,7 +92,7 @@ impl Machine {
             .map(|content| &content.version)
     }
 
-    /// How often the host has booted: a command that outlives its boot is lost.
+    /// Returns how often the host has booted: a command that outlives its boot is lost.
     pub fn boots(&self) -> u64 {
         self.boots
     }
@@ -262,8 +260,8 @@ impl Machine {
         self.status = Some(status);
     }
 
-    /// How this command ends, if it cannot end well: the updater loads the repository, and it arms no set that is damaged or
-    /// armed already.
+    /// Returns how this command ends, if it cannot end well: the updater loads the repository, and it arms no set that is
+    /// damaged or armed already.
     fn failing_by_itself(&self, command: Command, choice: &Choice) -> Option<Ending> {
         let damaged = || self.inactive.as_ref().is_none_or(|content| content.damaged);
         let words = match command {
@@ -303,7 +301,7 @@ impl Machine {
         }
     }
 
-    /// Is there no way to migrate the host's settings to the version that a prepare wants to write?
+    /// Whether no migration leads to the version that a prepare would write.
     fn lacks_migrations(&self) -> bool {
         self.writes
             .as_ref()

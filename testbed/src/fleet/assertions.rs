@@ -18,7 +18,7 @@ use crate::kubelet::PodProcess;
 use crate::scrape::{READER, Scraper};
 
 impl Fleet {
-    /// What is known of this node now.
+    /// Returns what is known of this node now.
     pub fn seen(&self, node: &str) -> Result<Seen> {
         self.history()
             .of(node)
@@ -84,7 +84,7 @@ impl Fleet {
             .context("no condition")
     }
 
-    /// What its spec notes of a node's failures.
+    /// Returns what its spec notes of a node's failures.
     pub async fn failures(&self, node: &str) -> Result<Option<LastFailure>> {
         Ok(self
             .shadows()

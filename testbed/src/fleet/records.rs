@@ -3,7 +3,6 @@
 use brupop_api::BottlerocketFleetStatus;
 use brupop_api::fleet::VersionRecord;
 
-/// The records of versions.
 pub trait Records {
     /// The record of this version for the first variant that has one; an empty one if none has.
     fn record(&self, version: &str) -> VersionRecord;

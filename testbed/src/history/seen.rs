@@ -13,29 +13,20 @@ pub struct Seen {
     pub has_shadow: bool,
     /// There is a Node. Without one, so is it.
     pub has_node: bool,
-    /// `spec.state`
     pub goal: State,
-    /// `spec.version`
     pub target: Option<String>,
-    /// `status.current_state`
     pub reached: Option<State>,
-    /// `status.current_version`
     pub version: Option<String>,
-    /// `status.target_version`
     pub available: Option<String>,
-    /// `status.crash_count`
     pub crashes: u64,
-    /// Version of `status.staged`.
     pub staged: Option<String>,
     /// Reason of the condition Progressing.
     pub reason: String,
-    /// The Node is Ready.
     pub ready: bool,
     /// `spec.unschedulable` of the Node.
     pub cordoned: bool,
     /// The Node carries the label that keeps it out of load balancers.
     pub excluded: bool,
-    /// The marker says so.
     pub drained: bool,
     /// The Node carries a marker that says more than that autoscalers are kept away.
     pub marked: bool,

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 /// Data of `ConfigMap` objects, by name.
 pub(crate) type ConfigMaps = BTreeMap<String, BTreeMap<String, String>>;
 
-/// What to run.
 pub(crate) struct CommandLine {
     /// The program as the image names it, and its arguments.
     pub command: Vec<String>,
@@ -78,8 +77,8 @@ pub(crate) fn command_line(
     })
 }
 
-/// Which paths of the container are where outside of it: its host paths, below `root` instead of the host's root.
-/// The boot id needs no volume: every container sees the host's.
+/// Returns which paths of the container are where outside of it: its host paths, below `root` instead of the host's root. The
+/// boot id needs no volume: every container sees the host's.
 pub(crate) fn host_paths(pod: &Pod, container: &Container, root: &Path) -> Vec<(PathBuf, PathBuf)> {
     let volumes = pod
         .spec

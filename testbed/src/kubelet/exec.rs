@@ -35,7 +35,7 @@ enum Channel {
 }
 
 impl Kubelet {
-    /// What runs beside a pod's process as that one does: in its folder, with its environment.
+    /// Returns what runs beside a pod's process as that one does: in its folder, with its environment.
     pub(super) fn command(&self, namespace: &str, pod: &str, words: &[String]) -> Result<Command> {
         let running = |entry: &PodEntry| {
             entry
@@ -165,7 +165,7 @@ fn message(channel: Channel, bytes: &[u8]) -> Message {
     Message::binary([&[channel as u8], bytes].concat())
 }
 
-/// What kubectl and our plugin read of a command that has ended.
+/// Returns what kubectl and our plugin read of a command that has ended.
 fn status(ended: ExitStatus) -> Value {
     if ended.success() {
         return json!({"metadata": {}, "status": "Success"});

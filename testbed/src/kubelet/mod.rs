@@ -56,15 +56,11 @@ pub struct Program {
 /// A process that runs for a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodProcess {
-    /// The pod's namespace.
     pub namespace: String,
-    /// The pod's name.
     pub pod: String,
     /// The node it runs on.
     pub node: String,
-    /// The pod's label `brupop.bottlerocket.aws/component`.
     pub component: String,
-    /// Id of the process.
     pub pid: u32,
     /// How often it was started before.
     pub restarts: i32,
@@ -78,7 +74,6 @@ pub struct Kubelets {
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// What the tasks share.
 struct Kubelet {
     shared: Shared,
     /// Through which each pod reaches the API server, if not directly.
@@ -144,12 +139,12 @@ impl Kubelets {
         }
     }
 
-    /// Where the host of a node puts the socket of its API: a container that mounts `/run/api.sock` finds it there.
+    /// Returns where the host of a node puts the socket of its API: a container that mounts `/run/api.sock` finds it there.
     pub fn api_socket(&self, node: &str) -> Result<PathBuf> {
         made_for(&self.kubelet.node_dir(node)?.join(API_SOCKET))
     }
 
-    /// Where the host of a node puts its boot id: the processes of its pods find it there.
+    /// Returns where the host of a node puts its boot id: the processes of its pods find it there.
     pub fn boot_id_file(&self, node: &str) -> Result<PathBuf> {
         made_for(
             &self
@@ -268,7 +263,7 @@ impl Kubelet {
             .clone()
     }
 
-    /// Where this pod finds the API server.
+    /// Returns where this pod finds the API server.
     fn server(&self, pod: &str) -> Result<Server> {
         let direct = self.shared.server.clone();
         match &self.gateways {

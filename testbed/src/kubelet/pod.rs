@@ -48,16 +48,13 @@ pub(super) struct PodTask {
     pub ip: String,
 }
 
-/// Why a process is not running any more, or shall not be.
+/// Reasons why a process is not running any more, or shall not be.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
-    /// It ended by itself.
     Exited(String),
-    /// The host went down.
     HostDown,
     /// The pod is being deleted.
     Deleting,
-    /// The pod has gone.
     Gone,
 }
 
@@ -233,7 +230,6 @@ impl PodTask {
         Ok(dir)
     }
 
-    /// Writes the pod's status.
     async fn say(&self, state: State, ready: bool, restarts: i32) -> bool {
         let pod = Arc::clone(&self.pod.borrow());
         let Ok(container) = only_container(&pod) else {

@@ -16,7 +16,6 @@ const EAGER: Duration = Duration::from_millis(100);
 
 /// A probe as the pod's specification has it.
 pub(crate) struct Probe {
-    /// The container's port.
     pub port: i32,
     pub path: String,
     pub period: Duration,
@@ -63,7 +62,6 @@ impl Probe {
         }
     }
 
-    /// Asks once.
     pub(crate) async fn ask(&self, address: SocketAddr) -> Result<()> {
         tokio::time::timeout(self.timeout, async {
             let stream = TcpStream::connect(address).await?;

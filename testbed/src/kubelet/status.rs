@@ -30,7 +30,6 @@ pub(crate) enum State {
 }
 
 impl Said {
-    /// As a pod's status.
     pub(crate) fn status(&self, container: &Container) -> Value {
         let (phase, started, state) = match &self.state {
             State::Running { since } => ("Running", true, json!({"running": {"startedAt": since}})),

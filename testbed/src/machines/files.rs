@@ -29,7 +29,6 @@ pub(super) fn kubelet_configuration(address: Ipv4Addr, authority: &Path) -> Valu
     })
 }
 
-/// A kube-proxy's `KubeProxyConfiguration`.
 pub(super) fn proxy_configuration(kubeconfig: &Path, node: &str) -> Value {
     json!({
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",

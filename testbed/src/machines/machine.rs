@@ -17,7 +17,6 @@ use crate::ControlPlane;
 use crate::host::{Durations, Host, HostOptions, HostPower};
 use crate::sandbox::{Process, Sandbox, Signal};
 
-/// Process 1.
 const INIT: &str = include_str!("init.sh");
 /// The group that may use the socket of Bottlerocket's API.
 const SOCKET_GROUP: u32 = 274;
@@ -32,7 +31,6 @@ pub struct Machine {
     life: JoinHandle<Result<()>>,
 }
 
-/// What a boot needs.
 struct Disk {
     dir: PathBuf,
     name: String,
@@ -160,7 +158,6 @@ async fn live(
 }
 
 impl Disk {
-    /// Starts process 1.
     fn boot(&self, sandbox: &Sandbox, pretty_name: &str) -> Result<Process> {
         empty(&self.dir.join("run"))?;
         std::fs::write(self.dir.join("os-release"), os_release(pretty_name))?;

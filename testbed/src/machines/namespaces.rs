@@ -20,7 +20,6 @@ const TOOLS: [(&str, &str); 6] = [
     ("runc", "runc"),
     ("buildah", "buildah"),
 ];
-/// For `unshare`.
 const NAMESPACES: [&str; 8] = [
     "--net",
     "--mount",
@@ -38,7 +37,7 @@ const HIDDEN: [&str; 3] = ["/var", "/run", "/opt"];
 /// Where containerd puts the control groups of containers.
 const CONTAINERS: &str = "k8s.io";
 
-/// Why a machine cannot be the ground that others stand on.
+/// Reasons why a machine cannot be the ground that others stand on.
 #[derive(Debug, Error)]
 pub enum Unfit {
     #[error("kubelets and containers need root: sudo env \"PATH=$PATH\" \"HOME=$HOME\" make e2e")]
@@ -51,7 +50,7 @@ pub enum Unfit {
     Kernel(String),
 }
 
-/// Can there be machines here, which need these files and folders?
+/// Checks that machines can run here, which need these files and folders.
 pub async fn check(needed: &[&Path]) -> Result<(), Unfit> {
     if !rustix::process::geteuid().is_root() {
         return Err(Unfit::NotRoot);

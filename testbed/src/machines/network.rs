@@ -82,7 +82,6 @@ impl Network {
     }
 }
 
-/// Runs `ip` of iproute2.
 async fn ip(arguments: &str) -> Result<()> {
     let output = Command::new("ip")
         .args(arguments.split(' '))
@@ -97,7 +96,7 @@ async fn ip(arguments: &str) -> Result<()> {
     Ok(())
 }
 
-/// What the bridge plug-in of a machine is told (CNI).
+/// Returns what the bridge plug-in of a machine is told (CNI).
 pub(super) fn pod_network(number: u8) -> serde_json::Value {
     json!({
         "cniVersion": "1.0.0", "name": "pods",

@@ -8,11 +8,8 @@ use anyhow::{Context as _, Result};
 /// A process and what confines it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confined {
-    /// Its id.
     pub pid: u32,
-    /// Effective user.
     pub uid: u32,
-    /// Supplementary groups.
     pub groups: Vec<u32>,
     /// Effective, permitted, inheritable, bounding and ambient capabilities, all in one.
     pub capabilities: u64,

@@ -13,7 +13,6 @@ use kube::{Client, ResourceExt as _};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 
-/// What policies note.
 const POLICY: &str = "validation.policy.admission.k8s.io/validation_failure";
 
 /// The JSON that the document shows, by the second word behind its fence: ` ```json refused-by-webhook`.
@@ -31,8 +30,8 @@ fn shown(document: &str) -> Result<BTreeMap<String, Json>> {
     blocks.by_ref().collect()
 }
 
-/// What is shown and is not so: fields that are not there or of another kind, whatever their values are. Annotations are
-/// shown in full, for they are what is explained.
+/// Returns what is shown and is not so: fields that are not there or of another kind, whatever their values are. Annotations
+/// are shown in full, for they are what is explained.
 fn unlike(at: &str, shown: &Json, real: &Json) -> Vec<String> {
     match (shown, real) {
         (Json::Object(shown), Json::Object(real)) => {

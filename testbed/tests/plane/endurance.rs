@@ -113,7 +113,7 @@ struct Done {
     cut_off: AtomicUsize,
 }
 
-/// Had the API server begun to write when the connection ended?
+/// Whether the API server had begun to write when the connection ended.
 fn is_cut_off(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else {
         return false;

@@ -22,7 +22,7 @@ pub async fn request(
         .await
 }
 
-/// What the API server is told of a body.
+/// Returns what the API server is told of a body.
 pub fn content_type(method: &Method, body: &Json) -> &'static str {
     match (method, body) {
         (&Method::PATCH, Json::Array(_)) => "application/json-patch+json",

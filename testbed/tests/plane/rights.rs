@@ -56,7 +56,7 @@ fn rights(rule: &Json) -> Vec<Right> {
     each.flatten().collect()
 }
 
-/// What the API server says that the account may do, by place.
+/// Returns what the API server says that the account may do, by place.
 async fn allowed(
     control_plane: &ControlPlane,
     account: &str,

@@ -3,7 +3,6 @@
 use crate::world::{Host, World};
 use serde_json::{Map, Value, json};
 
-/// Whose token is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Actor {
     /// The agent on the first node, by the token of its pod.
@@ -48,7 +47,6 @@ pub enum Actor {
 const CLAIMS: [&str; 4] = ["node-name", "node-uid", "pod-name", "pod-uid"];
 
 impl Actor {
-    /// Each of them.
     pub const ALL: [Self; 18] = [
         Self::Agent,
         Self::OtherAgent,
@@ -122,7 +120,7 @@ impl Actor {
         json!({"username": username, "uid": uid, "groups": groups, "extra": self.extra(world)})
     }
 
-    /// What the API server tells of the actor's token, or what is said by impersonation.
+    /// Returns what the API server tells of the actor's token, or what is said by impersonation.
     pub fn extra(self, world: &World) -> Map<String, Value> {
         let host = match self {
             Self::OtherAgent | Self::Reconciler | Self::Webhook => Host::Second,

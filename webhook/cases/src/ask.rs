@@ -6,12 +6,10 @@ use serde_json::Value;
 /// How a change is written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// A merge patch.
     Merge,
     JsonPatch,
     /// The whole object, by PUT: what is there, with the body merged into it.
     Put,
-    /// Server-side apply, by force.
     Apply,
 }
 
@@ -21,14 +19,11 @@ pub enum Ask {
     Update {
         /// `status`, as a rule.
         sub_resource: &'static str,
-        /// How.
         way: Way,
-        /// The change.
         body: Value,
     },
     /// A shadow that is not there is made: the body merged into the one that would be expected.
     Create(Value),
-    /// The shadow is deleted.
     Delete,
     /// All shadows of the namespace are deleted.
     DeleteAll,
@@ -49,12 +44,9 @@ impl Ask {
     }
 }
 
-/// What is sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// The verb.
     pub method: Method,
-    /// Path and query.
     pub path: String,
     /// What kind of body it is.
     pub content_type: &'static str,

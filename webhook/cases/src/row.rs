@@ -12,15 +12,12 @@ use std::borrow::Cow;
 /// Who refuses, and by which rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nobody.
     Allowed,
     /// Authorization: the account's roles do not allow it.
     ByRbac,
     /// The schema of the custom resource, in these words.
     BySchema(&'static str),
-    /// The policy only.
     ByPolicy(&'static str),
-    /// The webhook only.
     ByWebhook(&'static str),
     /// Each of the two, also without the other, by a rule of this name.
     ByBoth(&'static str),
@@ -28,28 +25,24 @@ pub enum Verdict {
     ByServer(u16, &'static str),
 }
 
-/// A case.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// What it says, for people.
     pub says: Cow<'static, str>,
-    /// Who asks.
     pub actor: Actor,
     /// Of which node's shadow.
     pub of: Host,
-    /// The shadow's spec.
     pub spec: Value,
     /// The shadow's status; null: it has none.
     pub status: Value,
-    /// What is to be merged into the shadow's metadata.
+    /// A patch that is merged into the shadow's metadata.
     pub metadata: Value,
     pub ask: Ask,
     pub dry_run: bool,
     /// Merged into the review: what no API server of ours would ask. Such a row is for the verdict alone.
     pub as_if: Value,
-    /// Who refuses it.
     pub verdict: Verdict,
-    /// Who would refuse it if RBAC or the schema did not; rows that RBAC refuses are tried with more rights, too.
+    /// The verdict behind RBAC and the schema. Rows that RBAC refuses are also tried with more rights.
     pub behind: Option<Verdict>,
     /// The rule by which the webhook decides, where it does not follow from the verdicts.
     pub alone: Option<&'static str>,
@@ -104,7 +97,7 @@ impl Row {
         Self { as_if, ..self }
     }
 
-    /// Who refuses it behind RBAC or the schema.
+    /// Returns who refuses it behind RBAC or the schema.
     pub(crate) fn behind(self, behind: Verdict) -> Self {
         Self {
             behind: Some(behind),
@@ -178,7 +171,7 @@ impl Row {
         shadow
     }
 
-    /// What is sent to the API server; `before` is the shadow as it is stored, or would be made.
+    /// Returns what is sent to the API server; `before` is the shadow as it is stored, or would be made.
     pub fn request(&self, world: &World, before: &Value) -> Request {
         let shadows = BottlerocketShadow::url_path(&(), Some(&world.namespace));
         let name = brupop_api::names::shadow_name(&world.node(self.of).name);

@@ -18,7 +18,6 @@ mod steps;
 mod ways;
 mod whose;
 
-/// All rows.
 pub fn table() -> Vec<Row> {
     [
         whose::tokens(),

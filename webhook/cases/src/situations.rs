@@ -107,12 +107,11 @@ pub(crate) fn staging_known() -> (Value, Value) {
     (staging(), at("Idle"))
 }
 
-/// What a shadow that is not there would be made from.
+/// Returns what a shadow that is not there would be made from.
 pub(crate) fn missing() -> (Value, Value) {
     (idle(), Value::Null)
 }
 
-/// The first status.
 pub(crate) fn first_report() -> Ask {
     status(json!({"current_state": "Idle", "current_version": "1.19.4", "boot_id": "b1"}))
 }

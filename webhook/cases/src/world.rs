@@ -5,7 +5,6 @@
 pub enum Host {
     /// The node of most rows.
     First,
-    /// Another one.
     Second,
     /// A node that was deleted and made again under the same name.
     Again,
@@ -14,7 +13,6 @@ pub enum Host {
 }
 
 impl Host {
-    /// Each of them.
     pub const ALL: [Self; 4] = [Self::First, Self::Second, Self::Again, Self::Longest];
 }
 
@@ -25,10 +23,9 @@ pub struct Node {
     pub uid: String,
 }
 
-/// Where the rows are tried: on paper, or on a cluster.
+/// The setting in which rows are tried: on paper or on a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct World {
-    /// The operator's namespace.
     pub namespace: String,
     /// The nodes, in the order of [`Host::ALL`].
     pub nodes: [Node; 4],

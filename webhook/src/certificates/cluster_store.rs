@@ -13,7 +13,7 @@ use kube::core::Status;
 use kube::{Api, Client};
 use thiserror::Error;
 
-/// Why certificates could not be brought in order this time. The log names the objects.
+/// The reason why certificates could not be brought in order this time. The log names the objects.
 #[derive(Debug, Error)]
 pub(crate) enum RotationError {
     /// The object of this kind cannot be read or written.
@@ -61,7 +61,6 @@ pub(crate) struct ClusterStore {
     pub(crate) namespace: String,
     /// Name of the Secret, in our namespace.
     pub(crate) secret: String,
-    /// Name of the `ValidatingWebhookConfiguration`.
     pub(crate) configuration: String,
     /// DNS names and addresses the webhook is called by.
     pub(crate) names: Vec<String>,

@@ -9,7 +9,7 @@ use rcgen::{
 use std::time::Duration;
 use thiserror::Error;
 
-/// Why a certificate could not be made.
+/// The reason why a certificate could not be made.
 #[derive(Debug, Error)]
 #[error("a certificate for {names} could not be made")]
 pub struct IssueError {

@@ -1,4 +1,4 @@
-//! What is read of Secrets and of the webhook's configuration.
+//! The parsed parts of Secrets and of the webhook's configuration.
 
 use brupop_api::item::{Readable, Unreadable};
 use k8s_openapi::ByteString;
@@ -50,7 +50,7 @@ impl StoredSecret {
     }
 }
 
-/// What is read of the webhook's configuration: the `caBundle` of each entry, in their order.
+/// The `caBundle` of each entry of the webhook's configuration, in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bundles(pub(super) Vec<Option<ByteString>>);
 

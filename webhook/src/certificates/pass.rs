@@ -11,18 +11,15 @@ const RACES: usize = 8;
 pub(super) const SECRET: &str = "Secret";
 pub(super) const CONFIGURATION: &str = "ValidatingWebhookConfiguration";
 
-/// Where generations are kept and published. Each call is one request.
+/// Keeps and publishes generations. Each call is one request.
 pub(super) trait Store {
-    /// What goes wrong.
     type Error: From<Outrun>;
     /// The Secret as it was read.
     type Secret;
     /// The configuration as it was read.
     type Configuration;
 
-    /// The wall clock.
     fn now(&self) -> Timestamp;
-    /// Makes a generation.
     fn issue(
         &self,
         now: Timestamp,
@@ -36,9 +33,8 @@ pub(super) trait Store {
         secret: Self::Secret,
         generations: &[CertificateGeneration],
     ) -> Result<bool, Self::Error>;
-    /// Reads the configuration.
     async fn configuration(&self) -> Result<Self::Configuration, Self::Error>;
-    /// What API servers trust that have read this configuration, as PEM.
+    /// Returns what API servers trust that have read this configuration, as PEM.
     fn trusted(configuration: &Self::Configuration) -> String;
     /// Writes `caBundle` where it differs, provided that the configuration is as it was read.
     async fn publish(
@@ -53,7 +49,6 @@ pub(super) trait Store {
 #[error("somebody else keeps changing the {0}")]
 pub(crate) struct Outrun(&'static str);
 
-/// What became of `caBundle`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Publication {
     /// It was as it should be.
@@ -66,19 +61,17 @@ pub(super) enum Publication {
 
 /// The result of a round.
 pub(super) struct Passed<E> {
-    /// What to serve from now on, if that changes.
+    /// The generation to serve from now on, if it changes.
     pub(super) serve: Option<CertificateGeneration>,
-    /// What is published; or why it could not be published.
+    /// The published generation, or the error.
     pub(super) published: Result<Published, E>,
 }
 
 /// `caBundle` is as it should be.
 pub(super) struct Published {
-    /// What it holds.
     pub(super) bundle: String,
-    /// Whether it was written.
     pub(super) written: bool,
-    /// How long to wait before the next round.
+    /// Time to wait before the next round.
     pub(super) wait: SignedDuration,
 }
 
@@ -106,7 +99,7 @@ pub(super) async fn pass<S: Store>(
         Ok(Publication::Found | Publication::Written) => Some(generation),
         // Somebody else is publishing. The next round will see what.
         Ok(Publication::Overtaken) => None,
-        // What no API server trusts yet is served only if there is nothing better.
+        // A generation that no API server trusts yet is served only if there is no better one.
         Err(_) => fallback(&found, generation, serving, &trusted, names, now),
     };
     let published = published.and_then(|publication| match publication {

@@ -20,10 +20,9 @@ use thiserror::Error;
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 
-/// Why a Secret's certificate is not served. The log names the Secret.
+/// The reason why a Secret's certificate is not served. The log names the Secret.
 #[derive(Debug, Error)]
 pub(crate) enum ProvidedError {
-    /// It is not there.
     #[error("it does not exist; the webhook waits for it")]
     Absent,
     /// The API server does not show it.
@@ -70,7 +69,7 @@ impl Provided {
             let served = match event {
                 Some(Ok(Some(secret))) => self.serve(&secret),
                 Some(Ok(None)) => Err(ProvidedError::Absent),
-                // What is served stays.
+                // The served certificate stays.
                 Some(Err(error)) => Err(ProvidedError::Watch(Box::new(error))),
                 None => return,
             };

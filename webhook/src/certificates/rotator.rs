@@ -32,7 +32,7 @@ pub(crate) struct Rotator {
     pub(crate) metrics: Arc<Metrics>,
 }
 
-/// What a rotator knows from one round to the next.
+/// The state of a rotator between rounds.
 #[derive(Default)]
 struct RotationState {
     serving: Option<CertificateGeneration>,

@@ -58,7 +58,7 @@ fn objects_are_counted_before_they_are_parsed() {
     }
 }
 
-/// What a terminal would obey, and what would be a line of its own in a log.
+/// A text with control sequences, and with a forged log line.
 const HOSTILE: &str = r"\u001b[2J\nINFO allowed\u202e";
 
 /// Members that the parser reads, with something else in their place.

@@ -1,4 +1,4 @@
-//! What an agent may write: the status of its own node's shadow, along the state machine, at its own attempt.
+//! Rules for agents: only the status of the own node's shadow, along the state machine, at its own attempt.
 
 use super::request::{is_node, read};
 use super::{Change, Refusal, ReviewedShadow, Rule, ShadowRequest};

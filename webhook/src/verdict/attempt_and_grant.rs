@@ -1,4 +1,4 @@
-//! What a legal move of a shadow's spec must also observe: how attempts are counted, and when a reboot may be granted.
+//! Rules for attempts and grants, which each legal change of a shadow's spec must also follow.
 
 use super::{Refusal, Rule};
 use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, State};

@@ -29,7 +29,8 @@ pub struct Change<'a> {
 }
 
 impl<'a> Change<'a> {
-    /// What this request changes. In a creation all fields of the new object are changes, in a deletion all of the old one.
+    /// Returns what this request changes. In a creation all fields of the new object are changes, in a deletion all of the old
+    /// one.
     pub fn of(request: &'a ShadowRequest) -> Self {
         let old = request.old_object.as_ref().unwrap_or(&NOTHING);
         let new = request.object.as_ref().unwrap_or(&NOTHING);
@@ -131,7 +132,7 @@ fn unlike<'a>(
         .filter(|(field, value)| other.get(*field) != Some(*value))
 }
 
-/// How many values this is, with all that are inside of it. The parser limits how deep they lie.
+/// Returns how many values this is, with all that are inside of it. The parser limits how deep they lie.
 fn values(value: &Value) -> usize {
     1 + match value {
         Value::Array(items) => items.iter().map(values).sum::<usize>(),

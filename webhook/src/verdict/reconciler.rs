@@ -1,4 +1,4 @@
-//! What the reconciler may write: shadows, their spec and metadata. A status of its own it writes past the webhook, as its
+//! Rules for the reconciler: shadows, their spec and metadata. A status of its own it writes past the webhook, as its
 //! policy allows.
 
 use super::request::{is_node, read};

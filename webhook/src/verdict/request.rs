@@ -16,21 +16,17 @@ use serde_json::{Map, Value};
 pub struct ShadowRequest {
     /// Tells which review an answer belongs to.
     pub uid: String,
-    /// Kind of the object.
     pub kind: GroupVersionKind,
     pub resource: GroupVersionResource,
     /// The sub-resource, if it is about one.
     #[serde(default)]
     pub sub_resource: Option<String>,
-    /// Name of the object.
     #[serde(default)]
     pub name: String,
-    /// Namespace of the object.
     #[serde(default)]
     pub namespace: Option<String>,
     /// What is to be done.
     pub operation: Operation,
-    /// Who asks.
     pub user_info: UserInfo,
     /// The object as it would be stored; `None` in a deletion.
     #[serde(default)]
@@ -38,7 +34,6 @@ pub struct ShadowRequest {
     /// The object as it is now; `None` in a creation.
     #[serde(default)]
     pub old_object: Option<ReviewedShadow>,
-    /// Nothing will be stored.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -68,7 +63,7 @@ impl ReviewedShadow {
     }
 }
 
-/// Is this owner the Node of this name?
+/// Whether this owner is the Node of this name.
 pub(super) fn is_node(owner: &OwnerReference, name: &str) -> bool {
     owner.api_version == "v1" && owner.kind == "Node" && owner.name == name
 }

@@ -33,13 +33,11 @@ brupop_api::words! {
         AgentTransition => "agent-transition",
         /// The reboot was not granted for this boot.
         AgentClaim => "agent-claim",
-        /// Too many field managers.
         AgentManagedFields => "agent-managed-fields",
         /// A shadow is created Idle, named after the Node that owns it.
         ReconcilerCreate => "reconciler-create",
         /// The spec does not move that way.
         ReconcilerTransition => "reconciler-transition",
-        /// Owners do not change.
         ReconcilerOwner => "reconciler-owner",
         /// Of a shadow that exists, the reconciler changes the spec only.
         ReconcilerMetadata => "reconciler-metadata",
@@ -74,13 +72,12 @@ impl Rule {
     }
 }
 
-/// Why a write is refused. The texts are printable, and of limited length.
+/// The reason why a write is refused. The texts are printable, and of limited length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub rule: Rule,
     /// The field at fault, as `status.attempt`; empty if it is the request as a whole.
     pub field: String,
-    /// What would be allowed.
     pub allowed: String,
 }
 

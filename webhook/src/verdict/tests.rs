@@ -12,7 +12,7 @@ fn judge(review: &Value) -> Verdict {
     verdict(&request, &Change::of(&request))
 }
 
-/// What is wrong with a verdict, if anything is: another rule, or a refusal that tells a person nothing.
+/// Returns what is wrong with a verdict, if anything is: another rule, or a refusal that tells a person nothing.
 fn wrong(verdict: &Verdict, rule: &str, says: &str) -> Option<String> {
     let allows = ["agent-report", "reconciler-steer", "outsider"].contains(&rule);
     let fits = verdict.rule().as_str() == rule && verdict.outcome.is_ok() == allows;

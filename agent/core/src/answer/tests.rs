@@ -1,4 +1,4 @@
-//! What is read of the host's answers, and what is refused.
+//! Tests of parsing the host's answers.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

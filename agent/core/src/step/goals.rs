@@ -1,4 +1,4 @@
-//! What each state of the spec asks of the agent.
+//! The agent's work for each state of the spec.
 
 use brupop_api::{Problem, State};
 
@@ -11,7 +11,7 @@ impl<'a> StepInput<'_, 'a> {
     /// Idle: nothing of ours is pending; look for updates now and then.
     pub(super) fn toward_idle(&self, report: &mut Report<'a>) -> NextAction {
         if self.pending() {
-            // What our attempt activated must not be booted by accident.
+            // An image that our attempt activated must not be booted by accident.
             report.staged(self.our_image.clone());
             match self.host.updates {
                 Updates::Busy => return NextAction::Poll,
@@ -163,7 +163,7 @@ impl<'a> StepInput<'_, 'a> {
         self.shadow.spec.version == Some(self.host.version)
     }
 
-    /// What a prepare of ours, which has just gone well, says that it wrote, if not what the host shows.
+    /// Returns what a prepare of ours, which has just gone well, says that it wrote, if not what the host shows.
     pub(super) fn wrote_instead(&self) -> Option<String> {
         let instead = written_instead(self.host, self.ended)?;
         let shown = self.host.known()?.staged_version?;
@@ -185,7 +185,7 @@ impl<'a> StepInput<'_, 'a> {
         }
     }
 
-    /// Was it said before the reboot that the host would not boot the update?
+    /// Whether the agent reported before the reboot that the host would not boot the update.
     fn was_not_next(&self) -> bool {
         self.shadow.status.problem == Some(Problem::NotNextToBoot)
     }
@@ -204,7 +204,7 @@ impl<'a> StepInput<'_, 'a> {
             .is_some_and(|known| !self.is_armed(&known))
     }
 
-    /// Is the update next to boot?
+    /// Whether the update is next to boot.
     pub(super) fn is_armed(&self, known: &UpdateFacts<'_>) -> bool {
         known.state == UpdateState::Ready && self.is_ours_and_wanted(known)
     }

@@ -1,4 +1,4 @@
-//! Whose image stands in the staging partition, and is it whole? The host activates a damaged one just as well.
+//! Decides who staged the image and whether it is intact. The host would also activate a damaged image.
 
 use brupop_api::State;
 use brupop_api::facts::ShadowFacts;
@@ -59,7 +59,7 @@ fn at(staged: &Staged) -> Option<Timestamp> {
 }
 
 impl StepInput<'_, '_> {
-    /// May an attempt of ours have activated an image?
+    /// Whether an attempt of ours may have activated an image.
     pub(super) fn pending(&self) -> bool {
         self.our_image
             .as_ref()
@@ -109,15 +109,15 @@ impl StepInput<'_, '_> {
         (there && harmless && at(staged) == Some(last.at)).then(|| staged.clone())
     }
 
-    /// What a prepare of this process has staged, if it has just succeeded.
+    /// Returns what a prepare of this process has staged, if it has just succeeded.
     pub(super) fn just_prepared(&self, known: &UpdateFacts<'_>) -> Option<Staged> {
         self.ended
             .filter(|ended| ended.command == Command::Prepare)?;
         last_prepared(known)
     }
 
-    /// What the process that began this attempt has staged, if it died before it could say so. If this process began the
-    /// attempt, the image is somebody else's.
+    /// Returns what the process that began this attempt has staged, if it died before it could say so. If this process began
+    /// the attempt, the image is somebody else's.
     fn predecessors(&self, known: &UpdateFacts<'_>) -> Option<Staged> {
         if self.memory.began == self.shadow.spec.attempt {
             None
@@ -127,7 +127,7 @@ impl StepInput<'_, '_> {
     }
 }
 
-/// What stands in the staging partition, if the last command is a prepare that succeeded and does not say that it wrote
+/// Returns what stands in the staging partition, if the last command is a prepare that succeeded and does not say that it wrote
 /// something else.
 fn last_prepared(known: &UpdateFacts<'_>) -> Option<Staged> {
     let version = known
@@ -141,8 +141,8 @@ fn last_prepared(known: &UpdateFacts<'_>) -> Option<Staged> {
     })
 }
 
-/// What the host's last command, a prepare that anybody may have asked for, says itself that it wrote, if that is what the
-/// host chooses.
+/// Returns what the host's last command, a prepare that anybody may have asked for, says itself that it wrote, if that is what
+/// the host chooses.
 pub(super) fn said_to_be_chosen(known: &UpdateFacts<'_>) -> Option<Staged> {
     let says = |version: &&str| {
         known

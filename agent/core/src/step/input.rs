@@ -1,4 +1,4 @@
-//! What one step is decided on.
+//! The input of one step.
 
 use brupop_api::Problem;
 use brupop_api::facts::ShadowFacts;
@@ -6,7 +6,7 @@ use brupop_api::shadow::Staged;
 
 use super::{EndedCommand, HostFacts, LastCommand, StepMemory};
 
-/// What is known of host, shadow and this process when a step is decided.
+/// Facts of host, shadow and this process on which a step is decided.
 pub(super) struct StepInput<'g, 'a> {
     pub(super) host: &'g HostFacts<'a>,
     pub(super) shadow: &'g ShadowFacts<'a>,
@@ -20,7 +20,7 @@ pub(super) struct StepInput<'g, 'a> {
 pub(super) type ProblemText = (Problem, String);
 
 impl StepInput<'_, '_> {
-    /// What the status says is wrong, unless it is known from elsewhere that it no longer is.
+    /// Returns what the status says is wrong, unless it is known from elsewhere that it no longer is.
     pub(super) fn reported_problem(&self) -> Option<Problem> {
         self.shadow
             .status

@@ -1,4 +1,4 @@
-//! What this process remembers from one step to the next.
+//! The memory of this process between steps.
 
 use brupop_api::State;
 use brupop_api::facts::ShadowFacts;
@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::written::written_instead;
 use super::{Command, EndedCommand, HostCall, HostFacts, LastCommand, Step, Updates};
 
-/// What this process remembers. If it is lost, something may be done twice, and nothing worse.
+/// The memory of this process. Losing it can cause repeated work, but no harm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(
     clippy::struct_excessive_bools,
@@ -57,19 +57,17 @@ pub struct BegunCommand {
     pub is_first_look: bool,
 }
 
-/// Is the chosen update downloaded while the node waits for its turn?
+/// Whether the chosen update is downloaded while the node waits for its turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Prefetch {
-    /// No.
     #[default]
     Off,
     /// Yes, but not yet (again).
     Later,
-    /// Yes, now.
     Due,
 }
 
-/// What to do once there is nothing to report.
+/// The action that follows once there is nothing to report.
 #[derive(Clone, Copy)]
 pub(super) enum NextAction {
     Wait,
@@ -126,7 +124,7 @@ impl StepMemory {
         }
     }
 
-    /// How the command that we asked for ended, if it has. Then it is no longer waited for.
+    /// Returns how the command that we asked for ended, if it has. Then it is no longer waited for.
     pub(super) fn ended<'a>(
         &mut self,
         host: &HostFacts<'a>,

@@ -16,7 +16,7 @@ impl StepInput<'_, '_> {
     pub(super) fn prefetched(&self) -> Option<Staged> {
         match self.host.updates {
             Updates::Unknown => None,
-            // What runs may be a prepare: that is seen when it has ended.
+            // The running command may be a prepare; its end shows that.
             Updates::Busy => self.our_image.clone().filter(|staged| staged.prefetched),
             Updates::Known(known) => {
                 let ours = self.whole(&known).or_else(|| self.just_prepared(&known));
@@ -69,7 +69,7 @@ impl StepInput<'_, '_> {
             && self.prefetched().is_none()
     }
 
-    /// Does the staging partition hold what we downloaded and do not trust?
+    /// Whether the staging partition holds an image that we downloaded and do not trust.
     fn is_distrusted(&self) -> bool {
         let distrusted_at = self.memory.distrusted_at;
         distrusted_at.is_some() && distrusted_at == self.host.last().map(|last| last.at)

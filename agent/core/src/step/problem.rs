@@ -62,7 +62,7 @@ impl StepInput<'_, '_> {
         }
     }
 
-    /// Has nothing failed since the last success?
+    /// Whether nothing has failed since the last success.
     fn failures_are_over(&self) -> bool {
         self.shadow.spec.state == State::Idle && self.shadow.spec.last_failure.is_none()
     }

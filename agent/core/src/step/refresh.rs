@@ -1,4 +1,4 @@
-//! What a look for updates found, or why there is none.
+//! The result of a refresh, or the reason why there is none.
 
 use brupop_api::Problem;
 use semver::Version;
@@ -30,7 +30,7 @@ impl<'a> StepInput<'_, 'a> {
             .filter(|newest| version(newest) > version(self.host.version))
     }
 
-    /// What holds the host's lock, if it has been held for long. A download ahead of the turn may well take hours.
+    /// Returns what holds the host's lock, if it has been held for long. A download ahead of the turn may well take hours.
     fn held_up(&self) -> Option<&'static str> {
         let asked = self.memory.asked.map(|asked| asked.command);
         let may_be_download = asked == Some(Command::Prepare)

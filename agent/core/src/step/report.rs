@@ -38,7 +38,6 @@ pub fn host_silence<'a>(shadow: &ShadowFacts<'a>, reason: &str, now: &'a str) ->
     report.write()
 }
 
-/// Collects what differs.
 pub(super) struct Report<'a> {
     shadow: ShadowFacts<'a>,
     /// The time as it is written.

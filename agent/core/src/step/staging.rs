@@ -95,7 +95,8 @@ impl<'a> StepInput<'_, 'a> {
             .then_some((command, last))
     }
 
-    /// Why the attempt fails: the host refuses its commands, or no activate has succeeded for as long, which is said already.
+    /// Returns why the attempt fails: the host refuses its commands, or no activate has succeeded for as long, which is said
+    /// already.
     fn refused_for_good(&self) -> String {
         let told = matches!(
             self.reported_problem(),
@@ -109,7 +110,7 @@ impl<'a> StepInput<'_, 'a> {
         words.map_or_else(|| self.refuses("the commands of the update"), str::to_owned)
     }
 
-    /// Has an activate failed in this attempt, and none succeeded since?
+    /// Whether an activate has failed in this attempt, and none has succeeded since.
     fn activate_fails(&self) -> bool {
         self.memory.activate_failed.is_some()
             && self.memory.activate_failed == self.shadow.spec.attempt
@@ -175,7 +176,7 @@ impl<'a> StepInput<'_, 'a> {
         match known.state {
             UpdateState::Ready => NextAction::Command(Command::Deactivate),
             UpdateState::Staged | UpdateState::Available => {
-                // What stands there is about to be overwritten: from now on it is not to be trusted.
+                // The partition is about to be overwritten, so its image is no longer trusted.
                 report.staged(None);
                 NextAction::Command(Command::Prepare)
             }

@@ -37,7 +37,7 @@ fn time(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// What our prepare at this second staged.
+/// Returns what our prepare at this second staged.
 fn staged(version: &str, second: i64) -> Staged {
     Staged {
         version: version.into(),
@@ -161,7 +161,7 @@ fn holding(state: State, image: Staged) -> BottlerocketShadow {
     with(shadow(state), |_, status| status.staged = Some(image))
 }
 
-/// What the status says is wrong.
+/// Returns what the status says is wrong.
 fn says(shadow: BottlerocketShadow, problem: Problem, sentence: &str) -> BottlerocketShadow {
     with(shadow, |_, status| {
         status.problem = Some(problem);

@@ -20,14 +20,14 @@ const NO_IN_PLACE_UPDATES: [&str; 2] = [
     "Could not find inactive partition set",
 ];
 
-/// Do these words of the host mean that its image has no in-place updates?
+/// Whether these words of the host mean that its image has no in-place updates.
 pub fn has_no_in_place_updates(words: &str) -> bool {
     NO_IN_PLACE_UPDATES
         .iter()
         .any(|sentence| words.contains(sentence))
 }
 
-/// What was written in place of the image that was asked for.
+/// An image that was written in place of the requested one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Instead {
     Nothing,
@@ -44,7 +44,7 @@ impl fmt::Display for Instead {
 }
 
 impl LastCommand<'_> {
-    /// Is it a prepare that went well, and says nothing else than that it wrote this version?
+    /// Whether it is a prepare that succeeded and names no other version than this one.
     pub(super) fn prepared(&self, version: &str) -> bool {
         self.kind == Some(Command::Prepare)
             && self.success
@@ -60,7 +60,7 @@ impl LastCommand<'_> {
         self.prepared(version) && self.stderr.lines().any(|line| begins(line) == Some(true))
     }
 
-    /// What a prepare says that it wrote, if not this version.
+    /// Returns what a prepare says that it wrote, if not this version.
     fn wrote_instead_of(&self, version: &str) -> Option<Instead> {
         self.stderr
             .lines()
@@ -74,7 +74,7 @@ impl LastCommand<'_> {
     }
 }
 
-/// What a prepare of ours, which has just gone well, wrote in place of the image that the host shows.
+/// Returns what a prepare of ours, which has just gone well, wrote in place of the image that the host shows.
 pub(super) fn written_instead(
     host: &HostFacts<'_>,
     ended: Option<EndedCommand<'_>>,

@@ -22,7 +22,7 @@ const POOL_BAR: usize = 10;
 const ROWS_OF_REASON: usize = 3;
 
 impl View for Glance {
-    /// What a terminal may have no room for comes last.
+    /// Returns the columns; the least important come last.
     fn text(&self, page: &Page) -> String {
         let page = &page.in_zone(self.zone.as_ref());
         self.progress(page)

@@ -8,13 +8,12 @@ use serde::Serialize;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Glance {
-    /// The operator's namespace.
     pub namespace: String,
     /// A person has paused the fleet.
     pub paused: bool,
-    /// How many nodes may be updated at once; absent while no reconciler has said so.
+    /// Number of nodes that may be updated at once; absent while no reconciler has said so.
     pub unavailable_limit: Option<u64>,
-    /// How many slots are in use.
+    /// Number of slots that are in use.
     pub updating_nodes: usize,
     /// All nodes that are opted in or have a shadow.
     pub nodes: usize,
@@ -27,7 +26,7 @@ pub(crate) struct Glance {
     /// Versions that no further node is updated to.
     pub halted: Vec<HaltedVersion>,
     pub pools: Vec<PoolLine>,
-    /// How many nodes are in which state, with which version.
+    /// Number of nodes by state and version.
     pub states: Vec<Count>,
     /// The nodes that are being updated.
     pub moving: Vec<Moving>,
@@ -35,9 +34,9 @@ pub(crate) struct Glance {
     pub waiting: Vec<WaitingNodes>,
     /// Nodes that are up to date, and of which people have asked something that takes effect with the next update.
     pub left_by_people: Vec<LeftByPeople>,
-    /// How many nodes run Bottlerocket and are not opted in.
+    /// Number of nodes that run Bottlerocket and are not opted in.
     pub not_opted_in_nodes: u64,
-    /// How many nodes are opted in and have no shadow.
+    /// Number of nodes that are opted in and have no shadow.
     pub without_shadow: usize,
     /// Shadows that cannot be read.
     pub unreadable: Vec<String>,
@@ -65,7 +64,7 @@ pub(crate) struct PoolLine {
     pub paused: bool,
     #[serde(flatten)]
     pub counts: NodeCounts,
-    /// Why it progresses, or why not.
+    /// The reason why it progresses or waits.
     pub reason: String,
     pub message: String,
 }
@@ -89,9 +88,9 @@ pub(crate) struct Moving {
     pub goal: &'static str,
     pub reason: String,
     pub message: String,
-    /// Since when it is to reach that state.
+    /// The time since which it is to reach that state.
     pub since: Option<String>,
-    /// Since when it is being updated: its slot was taken then.
+    /// The time since which it is being updated: its slot was taken then.
     pub updating_since: Option<String>,
     /// The version that it runs.
     pub runs: Option<String>,

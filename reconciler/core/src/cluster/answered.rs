@@ -16,7 +16,6 @@ const READ_AGAIN: Duration = Duration::from_secs(5);
 pub(super) struct Ahead {
     /// Its resourceVersion; of an object that was deleted, a later one than its last.
     version: u64,
-    /// When the answer came.
     since: Duration,
 }
 

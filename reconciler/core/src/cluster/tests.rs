@@ -80,7 +80,7 @@ fn event() -> impl Strategy<Value = Event> {
     })
 }
 
-/// What there is after these events, object by object.
+/// Returns what there is after these events, object by object.
 fn objects(
     events: &[Event],
 ) -> (

@@ -66,7 +66,7 @@ pub(crate) fn join_slots<'v, 'a>(
     (nodes, freed)
 }
 
-/// Which nodes get slots, and why the rest waits.
+/// The nodes that get slots, and the reasons why the others wait.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Allocation<'a> {
     /// The write to the ledger, if it has to change.
@@ -369,7 +369,6 @@ impl<'s, 'v, 'a> Queue<'s, 'v, 'a> {
     }
 }
 
-/// Where a node counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place<'a> {
     /// The `BottlerocketPool` (by index) in whose limit it counts; `None` = the default pool, as for nodes that no pool may
@@ -412,11 +411,9 @@ struct Room<'a> {
 #[derive(Default)]
 struct Limit<'a> {
     most: u64,
-    /// Used by slots.
     slots: u64,
     /// Used by nodes that are out of service without a slot.
     unavailable: u64,
-    /// The first of them.
     unavailable_node: Option<&'a str>,
     /// Nodes that get the places of these slots once they are given back.
     successors: u64,
@@ -438,8 +435,8 @@ impl Limit<'_> {
 }
 
 impl<'a> Room<'a> {
-    /// What the slots that are kept leave. A slot counts in the pool in which it was taken and, if its node has changed its pool
-    /// since, in the one that owns it now.
+    /// Returns what the slots that are kept leave. A slot counts in the pool in which it was taken and, if its node has changed
+    /// its pool since, in the one that owns it now.
     fn beside(fleet: &FleetFacts<'a>, nodes: &[Candidate<'_, 'a>]) -> Self {
         let limited = |most| Limit {
             most,
@@ -538,7 +535,7 @@ impl<'a> Room<'a> {
             .copied()
     }
 
-    /// What the others there wait for.
+    /// Returns what the others there wait for.
     fn why(&self, place: Place<'a>) -> Reason<'a> {
         let pool = self.of(place.pool);
         let fleet_is_lower = self.fleet.is_full() && self.fleet.most <= pool.most;
@@ -644,8 +641,8 @@ pub fn new_term<'a>(
     (term, write)
 }
 
-/// What must still be so when these fields of the ledger are set: the leader, the slots, and the lists that change as they
-/// were read, so that a write that lingers does not undo what was counted or halted since.
+/// Returns what must still be so when these fields of the ledger are set: the leader, the slots, and the lists that change as
+/// they were read, so that a write that lingers does not undo what was counted or halted since.
 pub(super) fn ledger_tests<'a>(
     fleet: &FleetFacts<'a>,
     sets: &[(Field<'a>, Value<'a>)],

@@ -31,7 +31,7 @@ const EVICTS: Reason<'static> = Reason::Draining(DrainStep::Evicts);
 pub struct Decision<'a> {
     /// What is to be done now; `None` = wait.
     pub step: Option<Step<'a>>,
-    /// Why the node moves, or why not.
+    /// The reason why the node moves or waits.
     pub reason: Reason<'a>,
     /// The version to which an update could begin, if the node had a slot.
     pub(super) may_start: Option<&'a str>,
@@ -175,7 +175,7 @@ impl<'a> Case<'_, 'a> {
         boot(self.node, self.shadow)
     }
 
-    /// Why to give the update up, if there is a reason. Ask this only while no reboot is under way: before the agent
+    /// Returns why to give the update up, if there is a reason. Ask this only while no reboot is under way: before the agent
     /// has claimed it, or after the host is back.
     fn given_up(self) -> Option<Abort> {
         let overdue = self.view.time.step_overdue;
@@ -588,7 +588,7 @@ enum Boot {
     IntoUnknown,
 }
 
-/// In which boot the host of this node is.
+/// Returns in which boot the host of this node is.
 fn boot(node: &NodeFacts, shadow: &ShadowFacts<'_>) -> Boot {
     let from = shadow
         .spec

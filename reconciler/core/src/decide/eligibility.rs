@@ -154,7 +154,7 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
     }
 }
 
-/// Why a host that can look for updates names none.
+/// Returns why a host that can look for updates names none.
 fn no_update<'a>(shadow: &ShadowFacts<'a>) -> Reason<'a> {
     match shadow.status.problem {
         Some(problem @ Problem::NoUpdateChosen) => {
@@ -164,7 +164,7 @@ fn no_update<'a>(shadow: &ShadowFacts<'a>) -> Reason<'a> {
     }
 }
 
-/// Why the last update is not over yet: the agent undoes what its attempt did, or its host keeps it from that.
+/// Returns why the last update is not over yet: the agent undoes what its attempt did, or its host keeps it from that.
 fn finishing<'a>(shadow: &ShadowFacts<'a>) -> Reason<'a> {
     let told = Reason::against_report(&shadow.status).filter(|_| !shadow.reports(State::Idle));
     told.unwrap_or(Reason::Finishing)

@@ -38,7 +38,6 @@ pub use versions::why_halted;
 /// What to do in the whole fleet.
 #[derive(Clone, Debug)]
 pub struct Decisions<'a> {
-    /// Which nodes get slots.
     pub allocation: Allocation<'a>,
     /// What to do for each node, in the order of the views.
     pub nodes: Vec<Decision<'a>>,
@@ -188,7 +187,6 @@ pub(crate) struct Candidate<'v, 'a> {
     pub(super) slot: Option<&'a Slot>,
     /// Its update is over, so this pass gives the slot back.
     pub(super) is_over: bool,
-    /// What it asks for.
     pub(super) asks: Decision<'a>,
 }
 

@@ -50,17 +50,15 @@ macro_rules! words {
             pub const GROUPS: &'static [(&'static str, &'static [&'static str])] =
                 &[$(($title, &[$(stringify!($variant)),*])),*];
 
-            /// The stable word.
             pub fn as_str(&self) -> &'static str {
                 match self { $($(Self::$variant { .. } => stringify!($variant),)*)* }
             }
 
-            /// The sentence for people.
             pub fn message(&self) -> Cow<'static, str> {
                 match self { $($(Self::$variant $(($field))? => text(format_args!($text)),)*)* }
             }
 
-            /// What a person does about it; empty if nobody has to do anything.
+            /// Returns what a person does about it; empty if nobody has to do anything.
             fn advice(&self) -> &'static str {
                 match self { $($(Self::$variant { .. } => concat!($($remedy)?),)*)* }
             }
@@ -280,7 +278,7 @@ impl<'a> Reason<'a> {
         )
     }
 
-    /// What is wrong on the host, as its agent says, if that keeps an update from going on.
+    /// Returns what is wrong on the host, as its agent says, if that keeps an update from going on.
     pub(crate) fn of_status(status: &StatusFacts<'a>) -> Option<Self> {
         let problem = status.problem?;
         let why = status.message.unwrap_or(problem.as_str());
@@ -299,7 +297,7 @@ impl<'a> Reason<'a> {
         })
     }
 
-    /// What is wrong on the host, if that keeps the agent from saying that an update is over.
+    /// Returns what is wrong on the host, if that keeps the agent from saying that an update is over.
     pub(crate) fn against_report(status: &StatusFacts<'a>) -> Option<Self> {
         Self::of_status(status).filter(|reason| {
             matches!(
@@ -370,7 +368,7 @@ impl<'a> Reason<'a> {
         }
     }
 
-    /// What a person does about it, with commands that can be pasted; empty if nobody has to do anything.
+    /// Returns what a person does about it, with commands that can be pasted; empty if nobody has to do anything.
     pub fn remedy(&self, named: &Named<'_>) -> String {
         let cause = match self {
             Self::Aborting(abort) => abort.remedy(),
@@ -404,7 +402,6 @@ pub struct Named<'a> {
     pub pool: &'a str,
     /// The version that the host would update to; empty if there is none.
     pub version: &'a str,
-    /// The operator's namespace.
     pub namespace: &'a str,
     /// The word of the node's last failure since its last success.
     pub failure: Option<&'a str>,
@@ -515,7 +512,7 @@ impl fmt::Display for Abort {
 }
 
 impl Abort {
-    /// What a person does about it; empty if nobody has to do anything.
+    /// Returns what a person does about it; empty if nobody has to do anything.
     pub fn remedy(self) -> &'static str {
         self.advice()
     }

@@ -41,7 +41,6 @@ pub(crate) struct Survey<'a> {
 struct Member<'a> {
     variant: &'a str,
     runs: Option<&'a str>,
-    /// It is in service.
     serves: bool,
     /// It may be updated, and stays.
     counts: bool,
@@ -221,7 +220,7 @@ pub(super) struct Offers<'a> {
     chosen: Vec<Version>,
 }
 
-/// What the opted-in nodes of each variant run and choose.
+/// Returns what the opted-in nodes of each variant run and choose.
 pub(super) fn offers<'a>(views: &[NodeView<'a>]) -> BTreeMap<&'a str, Offers<'a>> {
     let mut variants = BTreeMap::<_, Offers<'_>>::new();
     let parsed = |text: &'a str| Some((Version::parse(text).ok()?, text));

@@ -18,7 +18,7 @@ use super::reason::Abort;
 use crate::facts::{FleetFacts, NodeView};
 use crate::objects::{NodeFacts, Words};
 
-/// Why a host may have come back with another version.
+/// The reason why a host may have come back with another version.
 const DEACTIVATED: &str = "before its reboot its agent had said that the update was not what it would boot next, so somebody may \
                            have deactivated it";
 
@@ -63,7 +63,6 @@ pub enum Step<'a> {
         /// Each workload whose pods were evicted is available again, as far as that is known.
         workloads_back: bool,
     },
-    /// Gives the update up.
     Abort(Abort),
     /// Puts the node back into service. The marker keeps the owners of evicted pods until the update is over.
     PutBack,
@@ -73,10 +72,9 @@ pub enum Step<'a> {
     Release,
 }
 
-/// Why a shadow is deleted.
+/// Reasons why a shadow is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
-    /// Its Node was deleted.
     NodeGone,
     /// Its Node was deleted soon after its update: perhaps an autoscaler removes what is updated.
     UpdatedNodeGone,
@@ -89,7 +87,6 @@ pub enum Deletion {
 /// What is asked of the API server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect<'a> {
-    /// A conditional write.
     Write(Write<'a>),
     /// The grant of the reboot. It is made only after a fresh list of the node's pods, and then a write of the Node, have
     /// confirmed that the node is drained.
@@ -104,12 +101,9 @@ pub enum Effect<'a> {
     },
     /// The shadow with this UID is deleted.
     DeleteShadow {
-        /// Precondition of the deletion.
         uid: &'a str,
     },
-    /// Pods are evicted.
     Evict,
-    /// Pods are deleted.
     Delete,
 }
 

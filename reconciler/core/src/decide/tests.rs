@@ -72,7 +72,7 @@ impl<'a> Decided<'a> {
     }
 }
 
-/// What becomes of the slots, if all nodes can be read.
+/// Returns what becomes of the slots, if all nodes can be read.
 fn allocate<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Allocation<'a> {
     static NONE: BTreeMap<usize, String> = BTreeMap::new();
     super::decide(fleet, views, &NONE).allocation
@@ -85,7 +85,7 @@ fn write<'d, 'a>(decision: &'d Decided<'a>) -> &'d Write<'a> {
     }
 }
 
-/// What a write sets a field to.
+/// Returns what a write sets a field to.
 fn sets<'a>(write: &Write<'a>, field: Field<'_>) -> Option<Value<'a>> {
     write
         .sets

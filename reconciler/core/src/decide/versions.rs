@@ -35,7 +35,6 @@ pub(super) struct VersionRecords<'v, 'a> {
     done_pools: Option<Vec<DonePool>>,
     /// Slots, by name of the shadow, that note something of their nodes from this pass on.
     noted: BTreeMap<&'a str, Slot>,
-    /// An update is over.
     pub(super) finished: bool,
 }
 
@@ -225,8 +224,8 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
         noted.or_insert_with(|| slot.clone()).counted = true;
     }
 
-    /// How many more nodes of this variant may fail before the version is halted for them; `None` = any number, and so if one
-    /// of them has reached it.
+    /// Returns how many more nodes of this variant may fail before the version is halted for them; `None` = any number, and so
+    /// if one of them has reached it.
     pub(super) fn may_still_fail(&self, release: Release<'_>) -> Option<u64> {
         let threshold = self.fleet.threshold.unproven;
         match record_of(&self.records, release) {
@@ -300,7 +299,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
         self.done_pools = Some(done).filter(|done| done != self.fleet.done_pools);
     }
 
-    /// What is to be set in the ledger.
+    /// Returns what is to be set in the ledger.
     pub(super) fn sets(self) -> Vec<(Field<'a>, Value<'a>)> {
         let noted = self.noted.into_iter();
         let mut sets: Vec<(Field<'a>, Value<'a>)> = noted

@@ -22,8 +22,8 @@ pub const LOOKS_AT_ONCE: usize = 200_000;
 const OF_POD: usize = 200;
 const OF_BUDGET: usize = 2;
 
-/// What stands in the way of a drain of these pods of one node, if anything does. A drain that `respects` pods that ask not to
-/// be disrupted waits for their end.
+/// Returns what stands in the way of a drain of these pods of one node, if anything does. A drain that `respects` pods that ask
+/// not to be disrupted waits for their end.
 pub fn obstacle<'p, P: Iterator<Item = &'p PodItem>>(
     pods: impl Fn() -> P,
     budgets: &'p [impl AsRef<Item<Budget>>],
@@ -91,7 +91,7 @@ fn by_namespace<'n>(
     all
 }
 
-/// How many comparisons a look at the pods of each namespace takes.
+/// Returns how many comparisons a look at the pods of each namespace takes.
 fn comparisons<'h>(here: &'h ByNamespace<'_>) -> impl Iterator<Item = (&'h str, usize)> {
     let each = |budget: &&Item<Budget>| 1 + budget.ok().map_or(0, |budget| budget.requirements);
     here.iter().map(move |(namespace, (pods, budgets))| {
@@ -107,7 +107,8 @@ fn is_incomparable(here: &ByNamespace<'_>) -> bool {
         > COMPARED_MAX
 }
 
-/// How much a look at these pods of a node takes, in comparisons of a pod with a key of a selector: see [`LOOKS_AT_ONCE`].
+/// Returns how much a look at these pods of a node takes, in comparisons of a pod with a key of a selector: see
+/// [`LOOKS_AT_ONCE`].
 pub fn cost<'p>(
     pods: impl ExactSizeIterator<Item = &'p PodItem>,
     budgets: &'p [impl AsRef<Item<Budget>>],
@@ -119,7 +120,7 @@ pub fn cost<'p>(
     each + if compared > COMPARED_MAX { 0 } else { compared }
 }
 
-/// What to tell people about a namespace whose budgets are too many for its pods on a node.
+/// Returns what to tell people about a namespace whose budgets are too many for its pods on a node.
 fn incomparable(namespace: &str) -> String {
     format!(
         "the PodDisruptionBudgets of namespace {namespace} have too many keys and values to compare them with each of its \
@@ -127,8 +128,8 @@ fn incomparable(namespace: &str) -> String {
     )
 }
 
-/// Why the pods of one node can never all be evicted; `None` if they can. Either a pod has no controller, or two budgets, or
-/// a pod or a budget of its namespace cannot be read, or a pod should have ended by now. The operator's own pods
+/// Returns why the pods of one node can never all be evicted; `None` if they can. Either a pod has no controller, or two
+/// budgets, or a pod or a budget of its namespace cannot be read, or a pod should have ended by now. The operator's own pods
 /// (`is_operator_pod`) are exempt.
 fn undrainable<'p>(
     pods: impl IntoIterator<Item = &'p PodItem>,
@@ -161,9 +162,9 @@ fn undrainable<'p>(
     why.into_iter().min()
 }
 
-/// Why a budget allows no disruption now, although one of these pods of a node needs one; `None` if each allows one. A pod
-/// that is not Ready, and that its budget [`spares`], may be well once it is elsewhere, and the budget may allow one
-/// then, so a budget that spares one of them is set aside.
+/// Returns why a budget allows no disruption now, although one of these pods of a node needs one; `None` if each allows one. A
+/// pod that is not Ready, and that its budget [`spares`], may be well once it is elsewhere, and the budget may allow one then,
+/// so a budget that spares one of them is set aside.
 fn blocked<'p>(
     pods: impl IntoIterator<Item = &'p PodItem>,
     budgets: &ByNamespace<'_>,
@@ -200,7 +201,7 @@ fn evicted<'p>(
     pods.into_iter().filter(move |item| !stays(item))
 }
 
-/// Which of these pods of a node asks not to be disrupted, if one does that would have to be evicted.
+/// Returns which of these pods of a node asks not to be disrupted, if one does that would have to be evicted.
 fn undisturbed<'p>(
     pods: impl IntoIterator<Item = &'p PodItem>,
     is_operator_pod: impl Fn(&PodItem) -> bool,
@@ -213,7 +214,7 @@ fn undisturbed<'p>(
     Some(format!("{told}; the node waits until that pod has ended"))
 }
 
-/// How many disruptions each budget (namespace, name) allowed when it was last looked at.
+/// Number of disruptions that each budget (namespace, name) allowed when it was last looked at.
 #[derive(Debug, Default)]
 pub struct Budgets {
     allowed: BTreeMap<(String, String), i32>,
@@ -266,7 +267,7 @@ fn holds(budget: &Budget, pod: &Pod) -> bool {
     is_budgeted(pod) && is_shut && selects(budget, pod) && !spares(budget, pod)
 }
 
-/// What to tell people about a budget that allows no disruption now.
+/// Returns what to tell people about a budget that allows no disruption now.
 fn allows_none(item: &Item<Budget>, budget: &Budget) -> String {
     let remedy = match budget.remedy {
         BudgetRemedy::Change => "it never does, however many pods there are, so change the budget",
@@ -285,8 +286,8 @@ fn allows_none(item: &Item<Budget>, budget: &Budget) -> String {
     )
 }
 
-/// Why the budgets of a pod's namespace never allow its eviction, whatever becomes of their pods; `None` if they may. The
-/// rules are those of the API server's eviction.
+/// Returns why the budgets of a pod's namespace never allow its eviction, whatever becomes of their pods; `None` if they may.
+/// The rules are those of the API server's eviction.
 fn forbidden<'b>(pod: &Pod, budgets: impl Iterator<Item = &'b Item<Budget>>) -> Option<String> {
     let (mut unread, mut selecting, mut requirements) = (vec![], vec![], 0);
     for item in budgets {
@@ -348,7 +349,7 @@ pub fn matters(old: &Item<Budget>, new: &Item<Budget>) -> bool {
     allowed(old) < allowed(new) || shape(old) != shape(new)
 }
 
-/// How many disruptions this budget allows now.
+/// Returns how many disruptions this budget allows now.
 fn allowed(budget: &Item<Budget>) -> i32 {
     budget.ok().map_or(0, |budget| budget.allowed)
 }

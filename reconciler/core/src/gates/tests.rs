@@ -198,7 +198,7 @@ fn a_gate_that_nothing_waits_for_is_asked_once_and_until_there_is_an_answer() {
     assert_eq!(gates.due(&NONE, &both, at(100_014)).0, [up]);
 }
 
-/// What is asked, as long as something is due and each question is answered.
+/// Returns what is asked, as long as something is due and each question is answered.
 fn asked_until_none_is_due(
     gates: &mut Gates,
     matter: &BTreeSet<&GateQuery>,

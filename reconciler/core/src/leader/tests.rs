@@ -26,7 +26,7 @@ fn node(name: &str, of: &Value) -> Item<NodeFacts> {
     a_node(name, labels(of.clone()))
 }
 
-/// What selects nodes with this label.
+/// Returns what selects nodes with this label.
 fn tier(value: &str) -> Value {
     json!({"matchLabels": {"tier": value}})
 }

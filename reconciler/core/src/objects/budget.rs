@@ -23,15 +23,15 @@ const SYNC_FAILED: &str = "SyncFailed";
 #[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Budget {
-    /// Which pods it covers; `None` = no pods.
+    /// The pods that it covers; `None` = no pods.
     pub selector: Option<Selector>,
-    /// How many keys and values the selector has.
+    /// Number of keys and values that the selector has.
     pub requirements: usize,
     /// Whether pods that are not Ready are evicted whatever it allows.
     pub spares_ready_only: bool,
     /// Whether as many pods are healthy as must be, and any must be. Then pods that are not Ready are evicted, too.
     pub enough_healthy: bool,
-    /// How many disruptions it allows now.
+    /// Number of disruptions that it allows now.
     pub allowed: i32,
     /// What would make it allow one.
     pub remedy: BudgetRemedy,
@@ -48,7 +48,6 @@ pub enum BudgetRemedy {
     AddPod,
     /// Its controller cannot compute it.
     Repair,
-    /// More healthy pods.
     Wait,
 }
 

@@ -47,14 +47,12 @@ const ENTRIES_MAX: usize = 1_000;
 /// The value of an annotation that we may have set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Words {
-    /// As we write it.
     Ours,
     /// Anything else: somebody has written it.
     Others,
 }
 
 impl Words {
-    /// Reads the value.
     pub fn of(value: &str) -> Self {
         if value == names::KEPT_FROM_AUTOSCALERS {
             Self::Ours
@@ -71,11 +69,8 @@ impl Words {
 #[serde(from = "Item<NodeFacts>")]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct NodeFacts {
-    /// `metadata.name`.
     pub name: String,
-    /// `metadata.uid`.
     pub uid: String,
-    /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
     /// Those of its labels that patches quote.
     pub labels: Option<BTreeMap<String, String>>,
@@ -85,27 +80,22 @@ pub struct NodeFacts {
     pub annotations: Option<BTreeMap<String, String>>,
     /// It has too many labels or annotations: the API server might refuse a change of the Node.
     pub overgrown: bool,
-    /// `spec.unschedulable`.
     pub unschedulable: bool,
-    /// Since when it is cordoned, as the taint says that the node lifecycle controller adds.
+    /// The time since which it is cordoned, as the taint says that the node lifecycle controller adds.
     pub cordoned_at: Option<Timestamp>,
     /// As they were read, including fields that we do not know.
     pub taints: Vec<Value>,
-    /// The condition Ready.
     pub readiness: Option<Readiness>,
-    /// `status.nodeInfo.bootID`.
     pub boot_id: String,
-    /// `status.nodeInfo.osImage`.
     pub os_image: String,
     /// Opted in by its label.
     pub labelled: bool,
     /// Whether it is a node of the control plane. Of these at most one is out of service at a time.
     pub control_plane: bool,
-    /// How many volumes are in use there, as its kubelet says (`status.volumesInUse`).
+    /// Number of volumes that are in use there, as its kubelet says (`status.volumesInUse`).
     pub volumes_in_use: usize,
     /// Carries the label that keeps it out of load balancers.
     pub excluded: bool,
-    /// Carries our taint.
     pub tainted: bool,
     /// The annotation that keeps Karpenter from disrupting it, if it is there.
     pub do_not_disrupt: Option<Words>,
@@ -229,7 +219,7 @@ impl NodeFacts {
         self.variant.as_deref().unwrap_or(names::UNKNOWN_VARIANT)
     }
 
-    /// What we changed on it. A marker that cannot be read names nothing; so its node keeps its slot.
+    /// Returns what we changed on it. A marker that cannot be read names nothing; so its node keeps its slot.
     pub fn marker(&self) -> Option<&Marker> {
         static UNREADABLE: LazyLock<Marker> = LazyLock::new(Marker::default);
         match self.marker.as_ref()? {
@@ -283,7 +273,7 @@ impl NodeFacts {
         json!({"metadata": metadata, "spec": spec})
     }
 
-    /// What an Event about it names.
+    /// Returns what an Event about it names.
     pub fn object_ref(&self) -> ObjectReference {
         ObjectReference {
             api_version: Some("v1".to_owned()),
@@ -294,7 +284,6 @@ impl NodeFacts {
         }
     }
 
-    /// The variant of [`Self::example`].
     pub const EXAMPLE_VARIANT: &str = "aws-k8s-1.36";
 
     /// A node that is opted in, Ready and in service: for tests and the model to vary.

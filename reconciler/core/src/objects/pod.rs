@@ -66,7 +66,6 @@ pub struct Controller {
 }
 
 impl Pod {
-    /// Whether it is Ready.
     pub fn is_ready(&self) -> bool {
         self.readiness.is_some_and(|readiness| readiness.ready)
     }
@@ -233,7 +232,6 @@ impl AgentPod {
         })
     }
 
-    /// Whether it is Ready.
     pub fn is_ready(&self) -> bool {
         self.readiness.is_some_and(|readiness| readiness.ready)
     }

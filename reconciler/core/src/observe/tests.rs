@@ -43,7 +43,7 @@ fn policy() -> Policy {
     }
 }
 
-/// Where the steps take so long.
+/// Returns where the steps take so long.
 fn with_steps(steps: StepDurations) -> Policy {
     Policy {
         default_pool: Rules::of_settings(Limit::Percent(50), vec![], steps),
@@ -51,7 +51,7 @@ fn with_steps(steps: StepDurations) -> Policy {
     }
 }
 
-/// Where these times are so long.
+/// Returns where these times are so long.
 fn with_times(change: impl FnOnce(&mut Durations)) -> Policy {
     let mut policy = policy();
     change(&mut policy.durations);
@@ -76,7 +76,6 @@ fn watched(since: &str, node: Value) -> Cluster {
     updating("MonitoringUpdate", since, "MonitoringUpdate", node)
 }
 
-/// When to look again.
 fn next(observed: &Observed<'_>) -> Option<String> {
     observed.next.map(|next| next.to_string())
 }

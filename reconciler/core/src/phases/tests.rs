@@ -64,7 +64,7 @@ fn with_marker(world: Value, times: &Value) -> Value {
     )
 }
 
-/// What is decided, and what is known to have ended once it is done.
+/// Returns what is decided, and what is known to have ended once it is done.
 fn ended_at(
     world: &Value,
     now: u8,

@@ -22,7 +22,6 @@ const MAX_ACTION: usize = 128;
 /// Most pods that one Event names.
 const PODS_NAMED: usize = 8;
 
-/// What an Event says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventText {
     /// `reason`: a stable word.
@@ -209,7 +208,7 @@ impl EventText {
     }
 }
 
-/// What becomes of these pods, which the drain does not wait for. Names some of them.
+/// Returns what becomes of these pods, which the drain does not wait for. Names some of them.
 fn left_pods(pods: &[PodKey]) -> String {
     let first = pods.iter().take(PODS_NAMED);
     let names: Vec<_> = first
@@ -225,7 +224,7 @@ fn left_pods(pods: &[PodKey]) -> String {
     )
 }
 
-/// What an attempt that is given up leaves on the host, as the end of a sentence; empty if nothing.
+/// Returns what an attempt that is given up leaves on the host, as the end of a sentence; empty if nothing.
 fn left_behind(shadow: &ShadowFacts<'_>, why: Abort) -> String {
     let (status, spec) = (&shadow.status, &shadow.spec);
     match spec.version {

@@ -214,8 +214,8 @@ impl DesiredCondition {
     }
 }
 
-/// What a person types to resume the halted versions, as the end of a sentence; empty if none can be resumed. A merge patch
-/// replaces the whole list, and what stood there before is no longer needed.
+/// Returns what a person types to resume the halted versions, as the end of a sentence; empty if none can be resumed. A merge
+/// patch replaces the whole list, and what stood there before is no longer needed.
 fn how_to_resume(namespace: &str, halts: &[&VersionRecord]) -> String {
     let (all, fleet) = (halts.len(), names::FLEET);
     let (mut items, mut resumed) = (String::new(), 0);

@@ -44,22 +44,22 @@ struct Tally<'a> {
     versions: BTreeMap<&'a str, u64>,
     /// Those whose update has not begun, by the word of the reason.
     waiting: BTreeMap<&'static str, WaitingGroup<'a>>,
-    /// Why a version is halted that one of them wants.
+    /// The reason why a version is halted that one of them wants.
     halted: Option<Reason<'a>>,
-    /// Why neither this pool nor another one owns some nodes.
+    /// The reason why neither this pool nor another one owns some nodes.
     contends: Option<Reason<'a>>,
 }
 
 /// Nodes that wait for the same.
 struct WaitingGroup<'a> {
     nodes: u64,
-    /// Why the first of them waits.
+    /// The reason why the first of them waits.
     reason: Reason<'a>,
     /// The version that it runs, and the one that it waits for.
     from_to: Option<(&'a str, &'a str)>,
 }
 
-/// Why a query of a gate has no answer.
+/// Reasons why a query of a gate has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoAnswer<'q> {
     /// This leader has not had one yet.
@@ -217,8 +217,8 @@ impl<'a> Tally<'a> {
         self.halted.map(told)
     }
 
-    /// Why the pool moves, or why not: what most of the nodes that wait wait for. Why it is not ready says more of the same, and
-    /// is said while none waits.
+    /// Returns why the pool moves, or why not: what most of the nodes that wait wait for. Why it is not ready says more of the
+    /// same, and is said while none waits.
     fn progressing(
         &self,
         pool: &PoolFacts<'_>,

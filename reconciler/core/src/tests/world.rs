@@ -30,7 +30,6 @@ macro_rules! rows {
 pub(crate) use rows;
 
 pub(crate) const NOW: &str = "2026-11-21T04:00:00Z";
-/// Versions of Bottlerocket.
 pub(crate) const OLD: &str = "1.19.4";
 pub(crate) const NEW: &str = "1.20.0";
 /// The term in which the fleet is led.
@@ -195,7 +194,7 @@ pub(crate) fn know_pods(cluster: &mut Cluster, names: &[&str]) {
     }
 }
 
-/// What this leader sees, which has found our rules in force, and no other operator.
+/// Returns what this leader sees, which has found our rules in force, and no other operator.
 pub(crate) fn observe_knowing<'a>(
     cluster: &Cluster,
     known: &LeaderState,

@@ -285,7 +285,7 @@ fn a_denial_is_neither_a_failed_test_nor_a_failure() {
 
 const NOW: &str = "2026-11-21T04:00:00Z";
 
-/// What is asked for an effect on the node, with this shadow or none.
+/// Returns what is asked for an effect on the node, with this shadow or none.
 fn asked(shadow: Option<Value>, effect: &Effect<'_>) -> Option<Body> {
     let mut cluster = Cluster::default();
     if let Some(shadow) = shadow {

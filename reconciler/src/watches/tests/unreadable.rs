@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use brupop_core::objects::{Budget, LeaseRecord, NodeFacts, PodItem, WatchedFleet};
 use brupop_core::workloads::Scale;
 
-/// Objects in a list.
 const OBJECTS: usize = 100;
 /// A Kubernetes time that no client can represent.
 const FAR: &str = "10000-01-01T23:58:59Z";
@@ -21,7 +20,7 @@ const FAR: &str = "10000-01-01T23:58:59Z";
 #[derive(Clone, Debug)]
 struct Mutation {
     object: usize,
-    /// Which of the object's values is changed.
+    /// The object's value that is changed.
     value: usize,
     to: Value,
 }

@@ -41,7 +41,7 @@ async fn add(room: &Room, open: &mut Open, of: u8) {
     open.push(room.add(peer(of)));
 }
 
-/// Which connections have been dropped, by their places.
+/// Returns which connections have been dropped, by their places.
 fn dropped(open: &mut Open) -> Vec<usize> {
     let lost = open.iter_mut().enumerate();
     lost.filter_map(|(at, (_, lost))| (lost.try_recv() == Err(TryRecvError::Closed)).then_some(at))

@@ -21,7 +21,7 @@ pub(super) type Part = Result<Frame<Bytes>, std::io::Error>;
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) parts: Vec<Part>,
-    /// Does it go on, silently, after these parts?
+    /// Whether the connection stays open, silently, after these parts.
     pub(super) stays: bool,
 }
 

@@ -3,7 +3,6 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-/// Keeps what is written.
 #[derive(Clone, Default)]
 pub(super) struct Page(Arc<Mutex<Vec<u8>>>);
 

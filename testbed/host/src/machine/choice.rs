@@ -40,7 +40,7 @@ impl Release {
         })
     }
 
-    /// Has the wave of this host come?
+    /// Whether the wave of this host has come.
     fn is_offered(&self, choice: &Choice, now: Timestamp) -> bool {
         let wave = self.waves.range(..=choice.seed).next_back();
         choice.ignore_waves
@@ -83,7 +83,7 @@ impl Repository {
             .any(|release| release.version == *version && release.without_migrations)
     }
 
-    /// What a host is offered, the newest first.
+    /// Returns what a host is offered, the newest first.
     pub(super) fn offered(
         &self,
         choice: &Choice,
@@ -96,8 +96,8 @@ impl Repository {
             .filter(move |release| is_allowed(&release.version) && release.is_offered(choice, now))
     }
 
-    /// What a host that runs this version chooses of that: the version that it is locked to; else the newest, if that is newer, or
-    /// what runs is above the highest that is allowed.
+    /// Returns what a host that runs this version chooses of that: the version that it is locked to; else the newest, if that
+    /// is newer, or what runs is above the highest that is allowed.
     pub(super) fn choose(
         &self,
         choice: &Choice,

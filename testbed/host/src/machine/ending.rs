@@ -4,10 +4,8 @@ use semver::Version;
 
 use super::Command;
 
-/// How a command ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// As it should.
     Success,
     /// As it should, with these words on stderr in place of the updater's own.
     Saying(String),
@@ -24,7 +22,7 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// What the status document says of how a command ended. The updater says on stderr what its prepare `wrote`.
+    /// Returns what the status document says of how a command ended. The updater says on stderr what its prepare `wrote`.
     pub(super) fn told(
         self,
         command: Command,

@@ -52,7 +52,8 @@ pub struct Status {
 }
 
 impl Status {
-    /// What the file holds when the first command after a boot is asked for, whether or not that command is carried out.
+    /// Returns what the file holds when the first command after a boot is asked for, whether or not that command is carried
+    /// out.
     pub(super) fn new() -> Self {
         Self {
             update_state: UpdateState::Idle,

@@ -43,7 +43,6 @@ pub(crate) struct Maker {
     remade: BTreeSet<usize>,
     /// Faults that were made, by kind.
     pub(crate) made: BTreeMap<String, usize>,
-    /// What people do meanwhile.
     people: JoinSet<Done>,
     /// Pods whose process stands still.
     frozen: Meant,
@@ -163,7 +162,7 @@ impl Maker {
         self.person(make.then(|| fault.kind()), does);
     }
 
-    /// Is etcd going to be restored?
+    /// Whether the run restores etcd.
     pub(crate) fn has_snapshot(&self) -> bool {
         self.snapshot.is_some()
     }
@@ -249,7 +248,6 @@ impl Maker {
         }
     }
 
-    /// Awaits what people do.
     pub(crate) async fn until_people_are_done(&mut self) {
         while let Some(done) = self.people.join_next().await {
             self.heard(done);

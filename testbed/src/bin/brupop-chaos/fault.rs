@@ -15,13 +15,12 @@ pub(crate) struct Plan {
 /// How the operator is set, as far as that varies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Settings {
-    /// How many may be updated at once.
+    /// Number of nodes that may be updated at once.
     pub(crate) limit: usize,
     /// After how many failures a version is halted: one that no node has reached, and any other.
     pub(crate) failures: [u64; 2],
-    /// How long a node is out of load balancers before its drain, in seconds.
+    /// Time for which a node is out of load balancers before its drain, in seconds.
     pub(crate) exclusion: u64,
-    /// Are there pools?
     #[serde(default)]
     pub(crate) pools: bool,
 }
@@ -180,15 +179,12 @@ pub(crate) enum Fault {
     UnreadableMarker { node: usize, ms: u64 },
 }
 
-/// A process of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Process {
     /// The reconciler that holds the Lease.
     Leader,
-    /// One of the reconcilers.
     Reconciler(usize),
-    /// One of the webhooks.
     Webhook(usize),
     /// The agent on a node.
     Agent(usize),

@@ -13,7 +13,7 @@ use crate::schedule::CALLS;
 pub(crate) struct Hosts {
     faults: Vec<Faults>,
     bad_images: BTreeSet<String>,
-    /// How many faults there are by which no host returns, and hosts that do not by a fault of their own.
+    /// Number of faults by which no host returns, and of hosts with such a fault of their own.
     nobody_returns: usize,
     stay_down: BTreeSet<usize>,
 }

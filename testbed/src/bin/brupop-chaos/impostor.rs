@@ -26,7 +26,7 @@ const SOURCES: [(&str, &str); 3] = [
     ("tests", "the audit log"),
     ("logs", "the programs' logs"),
 ];
-/// How long the sources may take to show it, and how often it is done until they do.
+/// The time that the sources may take to show it, and how often it is done until they do.
 const SEEN_WITHIN: Duration = Duration::from_secs(40);
 const AGAIN: Duration = Duration::from_secs(4);
 const LOOK: Duration = Duration::from_millis(100);

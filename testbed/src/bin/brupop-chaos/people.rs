@@ -298,7 +298,7 @@ pub(crate) async fn configure(
     Ok(())
 }
 
-/// Why something failed, on one line: what the API server said, without kube's second telling of it.
+/// Returns why something failed, on one line: what the API server said, without kube's second telling of it.
 pub(crate) fn why(error: &anyhow::Error) -> String {
     match error.downcast_ref() {
         Some(kube::Error::Api(status)) => status.to_string(),

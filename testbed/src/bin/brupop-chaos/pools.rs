@@ -24,7 +24,7 @@ const TIER: &str = "tier";
 pub(crate) const POOLS: [&str; 3] = ["canary", "web", "db"];
 /// Between two changes of the same pool, in milliseconds.
 const GAP: Range<u64> = 8_000..28_000;
-/// How long one lasts: longer than what a leader with an old view may still do, if it is one that lets nothing begin.
+/// Time for which one lasts: longer than what a leader with an old view may still do, if it is one that lets nothing begin.
 const LASTS: Range<u64> = 10_000..40_000;
 const CLOSED: Range<u64> = 25_000..38_000;
 /// Of windows, which may be open for half of that time.
@@ -46,7 +46,7 @@ fn spec(pool: &str) -> Json {
     spec
 }
 
-/// What people do to pools in this time. None of the changes of a pool begins before the last one is over.
+/// Returns what people do to pools in this time. None of the changes of a pool begins before the last one is over.
 pub(crate) fn steps(random: &mut Random, length: u64) -> Vec<Step> {
     let mut steps = vec![];
     for pool in POOLS {

@@ -23,7 +23,6 @@ impl Random {
         range.start + self.next() % (range.end - range.start).max(1)
     }
 
-    /// One of these.
     pub(crate) fn one<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         let index = self.within(0..u64::try_from(of.len()).unwrap_or(u64::MAX));
         &of[usize::try_from(index).unwrap_or(0)]

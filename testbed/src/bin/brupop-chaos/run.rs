@@ -23,19 +23,18 @@ use crate::{asked, impostor, pools, world};
 
 /// The rule by which the test bed itself fails.
 pub(crate) const TEST_BED: &str = "test bed";
-/// Between two looks.
 const LOOK: Duration = Duration::from_millis(100);
 /// Longest that a fault may take to be made: what is to be signalled may be hard to find.
 const MAKING: Duration = Duration::from_secs(5);
-/// How long everything that people have left may take to be undone once the faults have stopped: the API server may not answer
-/// yet.
+/// The time that undoing everything that people left may take once the faults have stopped: the API server may not
+/// answer yet.
 const TIDYING: Duration = Duration::from_mins(3);
 const TRY: Duration = Duration::from_mins(1);
 /// After the faults: how long nothing may happen before everything must be at rest; and how long all of it may take. A
 /// budget takes an evicted pod for gone for two minutes, although a `StatefulSet` has made it again under the same name.
 const NO_PROGRESS: Duration = Duration::from_mins(3);
 const LONGEST: Duration = Duration::from_mins(15);
-/// For how long everything must be at rest; and how long it is looked at then, because nobody has cause to write anything.
+/// Time for which everything must be at rest, and for which it is then watched, because nobody has cause to write anything.
 const AT_REST: Duration = Duration::from_secs(2);
 const QUIET: Duration = Duration::from_secs(15);
 

@@ -34,7 +34,7 @@ const CHANGED: [&str; 3] = ["cart", "cache", "db"];
 /// Deployments that may get another budget: one that has one, and one that has none.
 const BUDGETED_LATER: [&str; 2] = ["cart", "cache"];
 
-/// What follows from a seed. Every second seed has pools; in every third one etcd is restored now and then.
+/// Returns what follows from a seed. Every second seed has pools; in every third one etcd is restored now and then.
 pub(crate) fn plan(seed: u64, length: Duration) -> Plan {
     let mut random = Random::new(seed);
     let length = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
@@ -358,7 +358,6 @@ pub(crate) fn print(plan: &Plan) -> String {
     lines.map(|line| line.unwrap_or_default() + "\n").collect()
 }
 
-/// Reads what [`print()`] wrote.
 pub(crate) fn parse(text: &str) -> Result<Plan> {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
     let first = lines.next().context("an empty schedule")?;

@@ -55,7 +55,6 @@ impl Watch {
         self.kept = Some((self.objects.clone(), vec![]));
     }
 
-    /// Reads what is new.
     pub(crate) fn look(&mut self, fleet: &Fleet) -> Result<()> {
         while let Some((read, news)) = self.revisions.take() {
             let now = read.duration_since(self.began);

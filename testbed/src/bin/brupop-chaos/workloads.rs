@@ -15,7 +15,7 @@ use crate::tenants;
 /// Keeps a pod that is being deleted.
 const FINALIZER: &str = "example.org/stuck";
 
-/// How many replicas a workload usually has; see `world.rs`.
+/// Returns how many replicas a workload usually has; see `world.rs`.
 fn usual(workload: &str) -> Result<usize> {
     Ok(match workload {
         "cart" => 16,

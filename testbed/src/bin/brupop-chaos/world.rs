@@ -13,7 +13,7 @@ use crate::fault::Settings;
 use crate::people;
 use crate::pools;
 
-/// How many nodes there are.
+/// Number of nodes that there are.
 pub(crate) const NODES: usize = 20;
 
 /// Stands in the workloads' environment, and must stand in no log.
@@ -190,7 +190,7 @@ fn budget(name: &str) -> Json {
     object
 }
 
-/// What the spec of a workload's budget says when it is open, as a merge patch.
+/// Returns what the spec of a workload's budget says when it is open, as a merge patch.
 pub(crate) fn open_budget(name: &str) -> Json {
     match name {
         "cart" => json!({"maxUnavailable": "25%", "minAvailable": null}),
@@ -200,7 +200,7 @@ pub(crate) fn open_budget(name: &str) -> Json {
     }
 }
 
-/// Is this the key in etcd of an object that the checker looks at?
+/// Whether this is the key in etcd of an object that the checker reads.
 pub(crate) fn is_checked(key: &str) -> bool {
     let Some(rest) = key.strip_prefix("/registry/") else {
         return false;

@@ -15,7 +15,7 @@ use crate::{kubectl, table};
 /// The release that mends it.
 const FIXED: &str = "1.20.1";
 
-/// Shows it; is all of it as it should be?
+/// Shows it. Returns whether all checks hold.
 pub async fn show(fleet: &Fleet, deadline: Duration) -> Result<bool> {
     println!(
         "-- publishing Bottlerocket {NEW}, with which no host comes up: each falls back to {OLD}"

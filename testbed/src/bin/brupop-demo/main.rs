@@ -89,7 +89,7 @@ impl Arguments {
         .into()
     }
 
-    /// How many nodes may be out of service at once.
+    /// Returns how many nodes may be out of service at once.
     fn limit(&self) -> usize {
         let nodes = u64::from(self.nodes);
         let limit = self
@@ -121,7 +121,7 @@ async fn main() -> ExitCode {
     run::run(async { demonstrate(&arguments).await.map(run::status) }).await
 }
 
-/// Was all of it as it should be?
+/// Runs the demo. Returns whether all checks hold.
 async fn demonstrate(arguments: &Arguments) -> Result<bool> {
     ensure!(
         !arguments.pools || arguments.nodes >= tiers::NODES_MIN,

@@ -11,7 +11,7 @@ use brupop_testbed::tiers::{self, WEB_AT_ONCE};
 
 use crate::{kubectl, table};
 
-/// Rolls out a release by pools; is all of it as it should be?
+/// Rolls out a release by pools. Returns whether all checks hold.
 pub async fn show(fleet: &Fleet, nodes: usize, deadline: Duration) -> Result<bool> {
     let of = |wanted: &'static str| tiers::nodes_of(wanted, nodes);
     let manifest = tiers::manifest("");

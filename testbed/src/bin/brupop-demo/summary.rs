@@ -20,7 +20,7 @@ fn footprint(fleet: &Fleet) -> Option<(f64, usize)> {
         .reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))
 }
 
-/// Prints the summary; is all of it as it should be?
+/// Prints the summary. Returns whether all checks hold.
 pub fn print(fleet: &Fleet, durations: &Durations, limit: usize) -> bool {
     let history = fleet.history();
     let outcomes = history.outcomes();

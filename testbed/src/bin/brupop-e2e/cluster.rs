@@ -22,7 +22,7 @@ const MACHINES: u8 = 2;
 const OPTED_IN: &str = "bottlerocket.aws/updater-interface-version=2.0.0";
 /// For machines to be Ready, images to be unpacked, pods to be started.
 const DEADLINE: Duration = Duration::from_mins(3);
-/// How long things take on the hosts.
+/// Durations on the hosts.
 const DURATIONS: Durations = Durations {
     refresh: Duration::from_millis(200),
     prepare: Duration::from_secs(2),
@@ -93,7 +93,7 @@ impl Cluster {
         self.control_plane.client()
     }
 
-    /// What happened so far.
+    /// Returns what happened so far.
     pub fn history(&self) -> MutexGuard<'_, History> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -68,7 +68,7 @@ pub async fn see(cluster: &mut Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Awaits that the host goes down; how many pods of the shop were there then?
+/// Waits until the host goes down. Returns the number of the shop's pods at that time.
 async fn pods_at_reboot(
     machine: String,
     mut power: tokio::sync::watch::Receiver<HostPower>,

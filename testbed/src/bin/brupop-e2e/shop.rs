@@ -23,7 +23,6 @@ use crate::cluster::Cluster;
 
 pub const NAMESPACE: &str = "shop";
 const REPLICAS: usize = 6;
-/// Of these.
 const MAY_BE_AWAY: usize = 1;
 
 /// What has been seen of it.
@@ -81,7 +80,7 @@ impl Shop {
         })
     }
 
-    /// How many of its pods are on this node, those on their way out included.
+    /// Returns how many of its pods are on this node, those on their way out included.
     pub async fn pods_on(&self, node: &str) -> Result<usize> {
         // Of a pod that has ended, the kubelet may not have deleted the object yet.
         let runs = format!("spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed");

@@ -115,7 +115,7 @@ async fn refused(cluster: &Cluster, client: &Client, node: &str, patch: Value) -
     }
 }
 
-/// What its agent has written.
+/// Returns what its agent has written.
 async fn status(cluster: &Cluster, node: &str) -> Result<BottlerocketShadowStatus> {
     let shadows = Api::<BottlerocketShadow>::namespaced(cluster.client(), NAMESPACE);
     let status = shadows

@@ -68,7 +68,7 @@ impl<'a> Pod<'a> {
         )
     }
 
-    /// What the reconciler, asked for its plan, said: all of it if it failed.
+    /// Returns what the reconciler, asked for its plan, said: all of it if it failed.
     pub async fn plan(&self) -> Result<Result<(), String>> {
         let mut command = self.command("brupop-reconciler");
         let running = command

@@ -122,7 +122,7 @@ async fn renewals(fleet: &Fleet) -> Result<Check> {
     ))
 }
 
-/// What the webhook is to serve, as text.
+/// Returns what the webhook is to serve, as text.
 async fn served(control_plane: &ControlPlane) -> Result<String> {
     let get = [
         "get",

@@ -20,11 +20,11 @@ use crate::launched::Launched;
 use crate::report::{apply_files, check, rests};
 
 const PROGRAM: &str = "karpenter";
-/// How many nodes the workload fills.
+/// Number of nodes that the workload fills.
 const NODES: usize = 4;
 /// Longest roll-out. It takes a soak of a minute for each node; one that never ends begins a drain every 36 s.
 const ROLL_OUT: Duration = Duration::from_mins(10);
-/// For how long all nodes must be up to date, since Karpenter may remove another one.
+/// Time for which all nodes must be up to date, since Karpenter may remove another one.
 const QUIET: Duration = Duration::from_secs(30);
 
 /// The roll-out converges, and what each may take out of service stays within its limit.

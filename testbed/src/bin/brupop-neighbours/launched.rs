@@ -31,9 +31,7 @@ pub struct Seen {
     ours: BTreeSet<String>,
     /// Nodes that the autoscaler removes now.
     theirs: BTreeSet<String>,
-    /// Nodes that were launched.
     pub launched: usize,
-    /// Nodes that were removed.
     pub removed: usize,
     /// Of these, those that ran the version that is offered.
     pub removed_updated: usize,
@@ -46,7 +44,7 @@ pub struct Seen {
 }
 
 impl Launched {
-    /// What was seen so far.
+    /// Returns what was seen so far.
     pub fn seen(&self) -> MutexGuard<'_, Seen> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -109,7 +107,7 @@ impl Launched {
 }
 
 impl Seen {
-    /// How many of the nodes that are there run the version that is offered; and how many there are.
+    /// Returns how many of the nodes that are there run the version that is offered; and how many there are.
     pub fn updated(&self) -> (usize, usize) {
         let updated = self
             .hosts

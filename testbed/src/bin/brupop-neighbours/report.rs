@@ -12,12 +12,12 @@ use brupop_testbed::run::Check;
 use brupop_testbed::{AuditLog, ControlPlane};
 use tokio::time::sleep;
 
-/// For how long writes are counted once nothing is left to do.
+/// Time for which writes are counted once nothing is left to do.
 const AT_REST: Duration = Duration::from_secs(20);
 /// Conditions follow what they are about within this time: it is awaited until none was written for as long.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// What was to be so beside this program, what was found, and whether that is the same.
+/// Returns what was to be so beside this program, what was found, and whether that is the same.
 pub fn check(program: &str, what: &str, found: impl Display, holds: bool) -> Check {
     (holds, format!("{program}: {what}: {found}"))
 }
@@ -60,7 +60,7 @@ pub async fn rests(program: &str, audit: &AuditLog) -> Result<Check> {
     ))
 }
 
-/// What is written by users whose names begin so, for this long.
+/// Returns what is written by users whose names begin so, for this long.
 async fn written(
     reader: &mut AuditReader,
     users: &str,

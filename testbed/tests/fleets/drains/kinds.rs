@@ -232,7 +232,7 @@ async fn populate(fleet: &Fleet) -> Result<String> {
     Ok(leaving)
 }
 
-/// What `kubectl drain` says that it would evict. It refuses as long as there is a pod that nothing would bring back.
+/// Returns what `kubectl drain` says that it would evict. It refuses as long as there is a pod that nothing would bring back.
 async fn by_hand(fleet: &Fleet) -> Result<BTreeSet<String>> {
     let refused = fleet.control_plane.kubectl_output(DRAIN.split(' ')).await?;
     let why = String::from_utf8(refused.stderr)?;

@@ -93,7 +93,7 @@ async fn with_upstream() -> Result<Fleet> {
     Ok(fleet)
 }
 
-/// What the document tells people to type under this heading, block by block.
+/// Returns what the document tells people to type under this heading, block by block.
 fn blocks<const N: usize>(heading: &str) -> Result<[&'static str; N]> {
     let document: &'static str = read(MIGRATING)?.leak();
     let blocks = documents::blocks(section(document, &format!("## {heading}"))?, "sh");

@@ -14,7 +14,6 @@ use serde_json::{Value as Json, json};
 const CRD: &str = "bottlerocketshadows.brupop.bottlerocket.aws";
 const OBJECTS: &str = include_str!("upstream.yaml");
 
-/// Installs all of it.
 pub(crate) async fn install(plane: &ControlPlane) -> Result<()> {
     // kubectl does not ask for all schemas first, which takes an API server seconds.
     with_file(plane, &["create", "--validate=false"], OBJECTS).await?;
@@ -95,7 +94,7 @@ pub(crate) async fn install_others(plane: &ControlPlane) -> Result<()> {
         .await
 }
 
-/// What of it is there: `<resource>/<name>`, sorted.
+/// Returns what of it is there: `<resource>/<name>`, sorted.
 pub(crate) async fn what_is_left(plane: &ControlPlane) -> Result<Vec<String>> {
     let get = ["get", "-o", "name", "--ignore-not-found"];
     let found = with_file(plane, &get, OBJECTS).await?;
@@ -104,7 +103,7 @@ pub(crate) async fn what_is_left(plane: &ControlPlane) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// What runs in its pods.
+/// Returns what runs in its pods.
 pub(crate) fn programs() -> Vec<(String, Program)> {
     let program = Program {
         binary: "/bin/sleep".into(),

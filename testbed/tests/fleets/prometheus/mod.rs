@@ -169,7 +169,7 @@ fn reason(shadow: &BottlerocketShadow) -> Option<&str> {
 /// What is to be read in Prometheus, by what it is called here.
 type Figures = BTreeMap<&'static str, Vector>;
 
-/// What shadows and ledger say.
+/// Returns what shadows and ledger say.
 async fn of_objects(fleet: &Fleet) -> Result<Figures> {
     let shadows = fleet.shadows().list(&ListParams::default()).await?.items;
     let ledger = fleet
@@ -219,7 +219,7 @@ async fn of_objects(fleet: &Fleet) -> Result<Figures> {
     ]))
 }
 
-/// What Prometheus says; an error if replicas differ in what all of them tell.
+/// Returns what Prometheus says; an error if replicas differ in what all of them tell.
 async fn of_prometheus(prometheus: &Prometheus) -> Result<Figures> {
     let mut figures = Figures::new();
     for (figure, metric, label) in [

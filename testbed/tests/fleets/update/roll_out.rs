@@ -125,7 +125,7 @@ async fn metrics_agree(fleet: &Fleet, nodes: usize) -> Result<()> {
     Ok(())
 }
 
-/// What all processes of this component tell. Their pods may have moved a moment ago.
+/// Returns what all processes of this component tell. Their pods may have moved a moment ago.
 async fn scraped(fleet: &Fleet, scraper: &Scraper, component: &str) -> Result<Vec<String>> {
     let all = await_until(format!("every {component} is scraped"), async || {
         let mut texts = vec![];

@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Keeps a shadow whose owner is not there from the garbage collector.
 const KEPT: &str = "testbed.example/kept";
 
-/// Which of the two gates are there.
+/// The gates that exist, of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gates {
     Both,
@@ -133,7 +133,7 @@ impl Bed {
         answer.map_err(|(code, message)| anyhow::anyhow!("{path}: {code} {message}"))
     }
 
-    /// What is stored under this path; null if nothing is.
+    /// Returns what is stored under this path; null if nothing is.
     async fn stored(&self, path: &str) -> Result<Json> {
         match self
             .ask(Actor::Admin, Method::GET, path, &Json::Null)
@@ -367,7 +367,7 @@ fn refusal(verdict: Verdict, gates: Gates) -> Option<(u16, [&'static str; 2])> {
     }
 }
 
-/// What a row can change: not what the API server fills in. Fields that are null, and a status without any, are none.
+/// Returns what a row can change: not what the API server fills in. Fields that are null, and a status without any, are none.
 fn content(object: &Json) -> ([Option<Json>; 4], [Json; 2]) {
     let metadata = |field: &str| object["metadata"].get(field).cloned();
     let half = |name: &str| {

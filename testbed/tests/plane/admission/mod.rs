@@ -18,7 +18,7 @@ use outage::only_agents_depend_on_the_webhook;
 use serde_json::{Value as Json, json};
 use std::time::Instant;
 
-/// What only the webhook refuses an agent: a claim without a grant. As a dry run.
+/// Returns what only the webhook refuses an agent: a claim without a grant. As a dry run.
 async fn claim(bed: &Bed) -> Result<bed::Answer> {
     let path = format!("{}/status?dryRun=All", bed.shadow_path(Host::First));
     bed.ask(
@@ -30,7 +30,7 @@ async fn claim(bed: &Bed) -> Result<bed::Answer> {
     .await
 }
 
-/// What both refuse an agent, as a dry run.
+/// Returns what both refuse an agent, as a dry run.
 async fn other_node(bed: &Bed) -> Result<bed::Answer> {
     let path = format!("{}/status?dryRun=All", bed.shadow_path(Host::Second));
     bed.ask(
@@ -42,7 +42,7 @@ async fn other_node(bed: &Bed) -> Result<bed::Answer> {
     .await
 }
 
-/// What the policy refuses the reconciler, and the webhook is not asked about.
+/// Returns what the policy refuses the reconciler, and the webhook is not asked about.
 async fn node_check(bed: &Bed) -> Result<bed::Answer> {
     let annotation = json!({brupop_api::names::admission_check::NODE_ANNOTATION: "x"});
     let body = json!({"metadata": {"annotations": annotation}});

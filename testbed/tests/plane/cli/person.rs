@@ -15,7 +15,6 @@ pub fn program() -> Result<PathBuf> {
     Ok(built(&["kubectl-brupop"])?.join("kubectl-brupop"))
 }
 
-/// Somebody with a kubeconfig.
 pub struct Person {
     pub kubeconfig: PathBuf,
 }
@@ -58,7 +57,7 @@ impl Person {
         Ok(command)
     }
 
-    /// What the program prints, and whether it went well; without a terminal there are no colours.
+    /// Returns what the program prints, and whether it went well; without a terminal there are no colours.
     async fn run(&self, words: &str) -> Result<(bool, String)> {
         let output = timeout(DEADLINE, self.command(words).await?.output())
             .await
@@ -71,7 +70,7 @@ impl Person {
         Ok((output.status.success(), said))
     }
 
-    /// What is printed when this goes well, or does not; with these words in it.
+    /// Returns what is printed when this goes well, or does not; with these words in it.
     async fn tries(&self, well: bool, words: &str, expected: &[&str]) -> Result<String> {
         let (went_well, said) = self.run(words).await?;
         let is_so = went_well == well && expected.iter().all(|it| said.contains(it));
@@ -83,7 +82,6 @@ impl Person {
         self.tries(true, words, expected).await
     }
 
-    /// The same as JSON.
     pub async fn says_json(&self, words: &str) -> Result<Json> {
         Ok(serde_json::from_str(
             &self.says(&format!("{words} -o json"), &[]).await?,

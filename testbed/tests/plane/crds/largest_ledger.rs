@@ -43,7 +43,7 @@ fn version(number: usize) -> String {
     longest(&format!("1.0.{number}-"), VERSION_MAX)
 }
 
-/// What the reconciler patches.
+/// Returns what the reconciler patches.
 fn kept() -> Json {
     let time = time();
     let name = |number: usize| longest(&format!("brs-{number:03}"), NAME_MAX);
@@ -72,7 +72,7 @@ fn kept() -> Json {
     })
 }
 
-/// What the reconciler applies.
+/// Returns what the reconciler applies.
 fn shown() -> Json {
     let condition = |n: u8| {
         json!({"type": char::from(b'A' + n).to_string().repeat(WORD_MAX), "status": "Unknown",

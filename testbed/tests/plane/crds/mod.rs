@@ -51,7 +51,6 @@ fn conditions(count: usize) -> Json {
     json!({"conditions": (0..count).map(condition).collect::<Vec<_>>()})
 }
 
-/// The rows of `rows.yaml`.
 fn written() -> Result<Vec<Row>> {
     let rows: BTreeMap<Half, Vec<(String, Json, String)>> =
         serde_yaml_ng::from_str(include_str!("rows.yaml")).context("rows.yaml")?;
@@ -67,7 +66,7 @@ const UNPRINTABLE: &str = "\0\u{7}\t\n\r\u{1b}\u{1f}\u{7f}\u{80}\u{85}\u{9b}\u{9
     \u{180e}\u{200b}\u{200f}\u{2028}\u{2029}\u{202a}\u{202e}\u{2060}\u{2064}\u{2066}\u{206f}\
     \u{feff}\u{fff9}\u{fffb}\u{13430}\u{1d173}\u{e0001}\u{e007f}";
 
-/// What is too long to be read in a file, and what no file may have in it.
+/// Returns what is too long to be read in a file, and what no file may have in it.
 fn long_and_unprintable() -> Vec<Row> {
     let versions: Vec<_> = (0..crds::POOL_VERSIONS_MAX)
         .map(|n| json!({"version": format!("1.0.{n}"), "nodes": 1}))
@@ -104,7 +103,7 @@ fn long_and_unprintable() -> Vec<Row> {
     rows.into_iter().chain(unprintable).collect()
 }
 
-/// What never falls: terms and attempts, no matter who writes.
+/// Returns what never falls: terms and attempts, no matter who writes.
 fn one_way() -> Vec<Row> {
     let never = [
         (

@@ -33,7 +33,6 @@ pub async fn upstreams_objects_are_accepted(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// What people see.
 pub async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<()> {
     let client = control_plane.client();
     let mut objects = Objects {

@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use crate::overlays::references::text;
 
 const KUSTOMIZE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../kustomize");
-/// Where renamed ones go.
 const ELSEWHERE: &str = "updates";
 const PREFIX: &str = "team-";
 const SUFFIX: &str = "-blue";
@@ -18,7 +17,6 @@ const SUFFIX: &str = "-blue";
 /// The component that needs another overlay around one that changes names.
 const WITH_NAMES: &str = "cert-manager";
 
-/// An overlay with components.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub overlay: String,
@@ -54,7 +52,7 @@ impl Case {
         self.components.iter().any(|name| name == component)
     }
 
-    /// What bears a name or a namespace of the default overlay although this has others.
+    /// Returns what bears a name or a namespace of the default overlay although this has others.
     pub fn foreign(&self, objects: &[Json]) -> Vec<String> {
         let mut wrong = Vec::new();
         for object in objects {

@@ -103,7 +103,7 @@ async fn stored(control_plane: &ControlPlane, overlay: &Path) -> Result<Objects>
     Ok(objects.iter().map(named).collect())
 }
 
-/// What is stored, but for what controllers and kubectl keep there for themselves.
+/// Returns what is stored, but for what controllers and kubectl keep there for themselves.
 async fn shapes(control_plane: &ControlPlane, overlay: &Path) -> Result<Objects> {
     let mut objects = stored(control_plane, overlay).await?;
     for object in objects.values_mut() {

@@ -16,7 +16,7 @@ const LISTENERS: [(&str, &str, u64); 3] = [
     ("metrics", "METRICS_ADDRESS", 8444),
 ];
 
-/// What does not fit together.
+/// Returns what does not fit together.
 pub fn wrong(objects: &[Json]) -> Vec<String> {
     let mut wrong = Vec::new();
     let workloads: Vec<_> = workloads(objects).collect();
@@ -249,7 +249,7 @@ fn of_object(objects: &[Json], workloads: &[&Json], object: &Json) -> Vec<String
     wrong
 }
 
-/// Does a selector, of a Service or of the newer kind, select the workload's pods?
+/// Whether a selector, of a Service or of the newer kind, selects the workload's pods.
 fn selects(selector: &Json, workload: &Json) -> bool {
     let labels = &workload["spec"]["template"]["metadata"]["labels"];
     let newer = selector.get("matchLabels").is_some() || selector.get("matchExpressions").is_some();

@@ -13,7 +13,6 @@ use crate::overlays::apply;
 const RECONCILER: &str = "brupop-configuration";
 const WEBHOOK: &str = "brupop-webhook-configuration";
 const AGENT: &str = "brupop-agent-configuration";
-/// As docs/install.md has it.
 const PRUNE: &[&str] = &[
     "--prune",
     "-l",

@@ -24,7 +24,7 @@ impl Programs {
         Ok(Self { folder })
     }
 
-    /// What is wrong with the settings, in the programs' own words.
+    /// Returns what is wrong with the settings, in the programs' own words.
     pub async fn refuse(&self, objects: &[Json]) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
         for workload in operators(objects) {

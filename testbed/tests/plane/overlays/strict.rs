@@ -16,7 +16,6 @@ use crate::overlays::settings::Programs;
 use crate::overlays::{Applied, HOST_NETWORK_WARNING, apply, documents, references};
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-/// Cases at once.
 const PARALLEL: usize = 3;
 /// An image by its digest, as those name theirs who care.
 const IMAGE: &str = "registry.example:5000/a/brupop@sha256:6c3c624b58dbbcd3c0dd82b4c53f04194d1247c6eebdaab7c610cf7d66709b3b";

@@ -30,7 +30,6 @@ pub struct Attacks {
     /// Nodes that the rows are about.
     nodes: Vec<Json>,
     rows: Vec<Group>,
-    /// What else is there.
     there: Vec<Found>,
     /// What somebody has left on the reconciler's records.
     plants: Vec<Found>,

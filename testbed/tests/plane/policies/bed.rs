@@ -15,7 +15,6 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Who asks.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Actor {
     /// A person who may do everything.
@@ -29,7 +28,6 @@ pub enum Actor {
     Member,
 }
 
-/// What came back.
 #[derive(Debug)]
 pub struct Answer {
     pub code: u16,
@@ -39,7 +37,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// What was said of a refusal.
+    /// Returns what was said of a refusal.
     pub fn message(&self) -> &str {
         self.body["message"].as_str().unwrap_or_default()
     }
@@ -50,7 +48,7 @@ pub struct Bed {
     pub namespace: &'static str,
     /// What the overlay makes of a name.
     pub named: fn(&str) -> String,
-    /// May the reconciler opt Nodes in and delete pods?
+    /// Whether the reconciler may opt Nodes in and delete pods.
     pub with_components: bool,
     /// UID of the Node that the kubelet has registered.
     pub kubelets_node_uid: String,
@@ -118,7 +116,7 @@ impl Bed {
         Ok(())
     }
 
-    /// What the actor is answered. `as_user` is whom an administrator impersonates: a kubelet as it is, others with all
+    /// Returns what the actor is answered. `as_user` is whom an administrator impersonates: a kubelet as it is, others with all
     /// rights.
     pub async fn ask(
         &self,
@@ -150,7 +148,7 @@ impl Bed {
         .await
     }
 
-    /// What an administrator is answered, who must not be refused.
+    /// Returns what an administrator is answered, who must not be refused.
     pub async fn must(&self, method: Method, path: &str, body: &Json) -> Result<Json> {
         let answer = self.ask(Actor::Admin, None, method, path, body).await?;
         ensure!((200..300).contains(&answer.code), "{path}: {answer:?}");
@@ -203,7 +201,7 @@ pub struct Overlay {
     pub named: fn(&str) -> String,
     /// Its kustomization, if it is not the default overlay; `resources` and `components` are paths in this repository.
     pub kustomization: Option<fn() -> Json>,
-    /// May the reconciler opt Nodes in and delete pods, and does it ask for trusted nodes?
+    /// Whether the reconciler may opt Nodes in and delete pods, and asks for trusted nodes.
     pub with_components: bool,
 }
 
@@ -231,7 +229,6 @@ impl Overlay {
         with_components: true,
     };
 
-    /// The folder to apply.
     fn folder(&self, control_plane: &ControlPlane) -> Result<PathBuf> {
         let Some(kustomization) = self.kustomization else {
             return Ok("default".into());

@@ -48,7 +48,7 @@ async fn flooded(bed: &Bed, node: &str, kind: &str, count: usize) -> Result<()> 
     Ok(())
 }
 
-/// What is tried on such a Node: a patch, and what comes of it.
+/// Returns what is tried on such a Node: a patch, and what comes of it.
 fn tries(node: &str, actor: Actor, says: &str, body: Json, verdict: &str) -> Row {
     Row {
         says: says.to_owned(),
@@ -60,7 +60,7 @@ fn tries(node: &str, actor: Actor, says: &str, body: Json, verdict: &str) -> Row
     }
 }
 
-/// What the reconciler tries: what it does on every Node, and what has to do with this kind.
+/// Returns what the reconciler tries: what it does on every Node, and what has to do with this kind.
 fn rows(node: &str, kind: &str) -> Vec<Row> {
     let marked = |says, patch: Json, verdict| {
         tries(node, Actor::Reconciler, says, with_marker(patch), verdict)

@@ -118,7 +118,7 @@ struct Agent {
 }
 
 impl Agent {
-    /// What is said to a report; nothing if it got through.
+    /// Returns what is said to a report; nothing if it got through.
     async fn report(&self, message: &str) -> Option<String> {
         let status = json!({"status": {"current_state": "Idle", "message": message}});
         let patch = Patch::Merge(status);

@@ -56,7 +56,7 @@ const FLEET_FIELDS: [Field<'static>; 9] = [
     Field::LastFinished,
 ];
 
-/// Which part of which object is written.
+/// The part of an object that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     ShadowSpec,
@@ -73,7 +73,6 @@ pub enum Expected {
     AsRead,
     /// From the object as it is now: true, by luck.
     AsStored,
-    /// From nowhere.
     Guess(Value<'static>),
 }
 

@@ -116,7 +116,7 @@ impl Server {
         })
     }
 
-    /// What is stored after the write; `None` if the server refuses, in which case nothing has changed.
+    /// Returns what is stored after the write; `None` if the server refuses, in which case nothing has changed.
     async fn write(&self, write: &Write<'_>, read: &Json, now: &Found) -> Result<Option<Json>> {
         let sub = if matches!(write.object, Object::ShadowStatus(_) | Object::Ledger) {
             "/status"
@@ -148,7 +148,7 @@ fn object(kind: Kind) -> Object<&'static str> {
     }
 }
 
-/// What a write is about, by meaning.
+/// Returns what a write is about, by meaning.
 fn content(object: &impl Serialize) -> Result<Json> {
     let json = serde_json::to_value(object)?;
     let metadata = |key: &str| json.pointer(&format!("/metadata/{key}")).cloned();
@@ -158,7 +158,7 @@ fn content(object: &impl Serialize) -> Result<Json> {
     }))
 }
 
-/// What the schemas' rules say beside the tests of a write.
+/// Returns what the schemas' rules say beside the tests of a write.
 fn schema_allows(before: &impl Serialize, after: &impl Serialize) -> Result<bool> {
     let (before, after) = (content(before)?, content(after)?);
     let falls = |half: &str, field: &str| {
@@ -172,7 +172,7 @@ fn schema_allows(before: &impl Serialize, after: &impl Serialize) -> Result<bool
         && !falls("status", "term"))
 }
 
-/// What the interpreter makes of it; `None` if it refuses.
+/// Returns what the interpreter makes of it; `None` if it refuses.
 fn interpreted<T: Fields + Clone + Serialize>(write: &Write<'_>, now: &T) -> Result<Option<Json>> {
     let mut after = now.clone();
     if apply(write, &mut after).is_err() || !schema_allows(now, &after)? {

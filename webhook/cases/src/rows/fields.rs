@@ -1,4 +1,4 @@
-//! Which fields of a status are an agent's, and how long they may be.
+//! Rows for the agent's own fields, and for their lengths.
 
 use crate::actor::Actor::{Admin, Agent, OtherAgent, Reconciler};
 use crate::row::Row;
@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 const TIME: &str = "2026-01-01T00:00:00Z";
 
-/// An agent's own fields.
 pub(super) fn own() -> Vec<Row> {
     let failed = || {
         (
@@ -56,7 +55,6 @@ fn ahead() -> crate::ask::Ask {
     status(json!({"staged": {"version": "1.20.0", "at": TIME, "prefetched": true}}))
 }
 
-/// Idle, with that image.
 fn downloaded() -> (Value, Value) {
     (
         idle(),
@@ -68,7 +66,7 @@ fn at_with(fields: &Value) -> Value {
     crate::row::merged(&at("Idle"), fields)
 }
 
-/// What is not an agent's. Through `/status` the API server drops what is no status, and what the schema does not know.
+/// Returns what is not an agent's. Through `/status` the API server drops what is no status, and what the schema does not know.
 pub(super) fn foreign() -> Vec<Row> {
     let two = json!([
         {"type": "Progressing", "status": "False", "reason": "NoUpdate", "message": "", "lastTransitionTime": TIME},
@@ -114,7 +112,7 @@ pub(super) fn foreign() -> Vec<Row> {
     }
 }
 
-/// What the schema refuses. The webhook would take the words, and could not read the rest.
+/// Returns what the schema refuses. The webhook would take the words, and could not read the rest.
 pub(super) fn limits() -> Vec<Row> {
     let unreadable = || ByWebhook("unreadable");
     rows! {

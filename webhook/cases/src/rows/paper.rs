@@ -120,7 +120,7 @@ pub(super) fn kinds() -> Vec<Row> {
     }
 }
 
-/// What no reconciler of ours would ask.
+/// Returns what no reconciler of ours would ask.
 pub(super) fn reconciler() -> Vec<Row> {
     let unknown = || ByWebhook("unknown-request");
     let unreadable = || json!({"oldObject": {"spec": {"state": "StagedUpdate"}}});

@@ -1,4 +1,4 @@
-//! What the reconciler may write.
+//! Rows for the reconciler's writes.
 
 use crate::actor::Actor::{Admin, Reconciler};
 use crate::ask::Ask;
@@ -60,7 +60,6 @@ pub(super) fn creations() -> Vec<Row> {
     }
 }
 
-/// Another operator's update.
 fn others() -> (Value, Value) {
     let state = "StagedAndPerformedUpdate";
     (json!({"state": state}), json!({"current_state": state}))

@@ -35,7 +35,6 @@ const MOVES: [(&str, &str); 6] = [
     ("MonitoringUpdate", "Idle"),
 ];
 
-/// Every state, and none.
 fn states() -> impl Iterator<Item = Option<&'static str>> {
     STATES.into_iter().map(Some).chain([None])
 }
@@ -48,7 +47,7 @@ fn asking_for(state: &str) -> Value {
     merged(&staging(), &json!({"state": state}))
 }
 
-/// What an agent may report of its own node.
+/// Returns what an agent may report of its own node.
 pub(super) fn reports() -> Vec<Row> {
     let mut rows = Vec::new();
     for goal in &STATES[..4] {
@@ -79,7 +78,7 @@ pub(super) fn reports() -> Vec<Row> {
     rows
 }
 
-/// How the reconciler moves a spec: along the steps.
+/// Returns how the reconciler moves a spec: along the steps.
 pub(super) fn moves() -> Vec<Row> {
     let mut rows = Vec::new();
     for from in &STATES[..4] {

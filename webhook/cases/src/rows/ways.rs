@@ -1,4 +1,4 @@
-//! By which way: every verb, and the status.
+//! Rows for every verb and sub-resource.
 
 use crate::actor::Actor::{self, Admin, Agent, Reconciler, Stray, Webhook};
 use crate::ask::{Ask, Way};
@@ -99,7 +99,7 @@ pub(super) fn of_others() -> Vec<Row> {
     rows
 }
 
-/// Who has no business with shadows is refused whatever the way.
+/// Returns rows in which an actor without rights on shadows is refused, whatever the verb.
 fn every_way(actor: Actor, rule: &'static str) -> Vec<Row> {
     let asks = [
         ("the status by PUT", by(Way::Put, "status", news())),

@@ -1,4 +1,4 @@
-//! Whose shadow, by whose token.
+//! Rows for identities: each shadow with each token.
 
 use crate::actor::Actor::{
     Admin, Agent, DeletedPod, Elsewhere, FormerNode, FormerNodeBound, Impersonator,
@@ -51,7 +51,6 @@ fn former() -> Value {
     json!({"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "node-again", "uid": "{former-uid}"}]})
 }
 
-/// Everybody but agents.
 pub(super) fn accounts() -> Vec<Row> {
     rows! {
         "the webhook's own account": Webhook, known(), message() => ByRbac, behind(ByBoth("webhook-nothing"));

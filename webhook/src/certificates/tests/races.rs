@@ -16,11 +16,9 @@ enum Step {
     /// A replica's clock is off by this many minutes from now on.
     Jump(usize, i64),
     Restart(usize),
-    /// Time passes, in minutes.
     Wait(i64),
     /// Somebody writes nonsense into `caBundle`.
     Wipe,
-    /// Somebody empties the Secret.
     Damage,
 }
 
@@ -108,7 +106,7 @@ proptest! {
             replica.look_again = None;
         }
         settle(&mut replicas)?;
-        // What waits for its time has come.
+        // The time of each waiting replica has come.
         world.minute.update(|minute| minute + 61);
         settle(&mut replicas)?;
         let first = replicas[0].serving.clone();

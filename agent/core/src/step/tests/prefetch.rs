@@ -45,7 +45,6 @@ fn shown(problem: Problem, sentence: &str) -> BottlerocketShadow {
     says(idle(), problem, sentence)
 }
 
-/// This stands there.
 fn waits() -> BottlerocketShadow {
     shown(
         Problem::PrefetchBlocked,

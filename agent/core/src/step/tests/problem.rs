@@ -1,11 +1,11 @@
-//! What the shadow says is wrong.
+//! Tests of the reported problem.
 
 use brupop_api::printable::is_printable;
 use brupop_apply::apply;
 
 use super::*;
 
-/// What the shadow says after a prepare that failed with this status and this on stderr.
+/// Returns what the shadow says after a prepare that failed with this status and this on stderr.
 fn message_after(exit_status: Option<i32>, stderr: &str) -> String {
     let ended = LastCommand {
         exit_status,

@@ -1,4 +1,4 @@
-//! What holds for any host, shadow and memory.
+//! Properties that hold for any host, shadow and memory.
 
 use brupop_api::shadow::LastFailure;
 use brupop_api::shadow::status_may_become;

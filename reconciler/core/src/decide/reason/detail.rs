@@ -112,7 +112,6 @@ Turn {
 }}
 
 details! {
-/// How a Node went.
 Gone {
     Deleted => "deleted",
     Replaced => "recreated; it gets a new shadow",
@@ -162,7 +161,6 @@ pub struct UsedUp<'a> {
     pub limit: LimitScope,
 }
 
-/// Who sets a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum LimitScope {
     #[error("limit of this pool (spec.maxUnavailable)")]

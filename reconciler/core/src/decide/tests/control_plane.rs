@@ -25,7 +25,7 @@ fn control_plane(cluster: &Cluster) -> BTreeMap<&str, bool> {
     nodes.map(|(name, node)| (name, is_away(node))).collect()
 }
 
-/// Is a node that is in service taken out of it?
+/// Whether the decision takes a node out of service.
 fn leaves(view: &NodeView<'_>, decision: &Decision<'_>) -> bool {
     !view.marked() && matches!(decision.step, Some(Step::Exclude | Step::Cordon))
 }

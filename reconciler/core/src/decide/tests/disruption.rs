@@ -41,7 +41,7 @@ fn kept(marker: &Marker) -> NodeView<'_> {
         })
 }
 
-/// Does this write let autoscalers have the node?
+/// Whether this write lets autoscalers remove the node.
 fn releases(write: &Write<'_>) -> bool {
     let gone = [Field::DoNotDisrupt, Field::ScaleDownDisabled].map(|field| sets(write, field));
     gone.iter().all(|value| *value == Some(Value::Absent))
@@ -179,7 +179,7 @@ fn the_annotations_stay_while_pods_of_others_need_room() {
     }
 }
 
-/// What is decided for the first of these nodes.
+/// Returns what is decided for the first of these nodes.
 fn first<'o>(observed: &'o Observed<'_>) -> Decided<'o> {
     Decided::of(
         &observed.fleet,
@@ -188,7 +188,7 @@ fn first<'o>(observed: &'o Observed<'_>) -> Decided<'o> {
     )
 }
 
-/// Are the annotations of the first of these nodes given back now?
+/// Whether the annotations of the first of these nodes are removed now.
 fn released(fleet: FleetFacts<'_>, views: Vec<NodeView<'_>>) -> bool {
     let observed = observed(fleet, views);
     let decision = first(&observed);

@@ -25,7 +25,7 @@ pub(super) fn pool<'a>(name: &'a str, rules: &'a Rules) -> PoolFacts<'a> {
     }
 }
 
-/// Does this write note that the pool `canary` is done with the new version?
+/// Whether this write records that the pool `canary` has finished the new version.
 fn canaries_are_done(write: Option<&Write<'_>>) -> bool {
     let Some(Value::DonePools(done)) = write.and_then(|write| sets(write, Field::DonePools)) else {
         return false;

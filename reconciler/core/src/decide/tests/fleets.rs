@@ -52,7 +52,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// What is known of it besides.
+    /// Returns what is known of it besides.
     fn led(&self) -> LedNode {
         let budget = || "a budget".to_owned();
         let never = self.undrainable.then(|| Obstacle::Never(budget()));
@@ -100,7 +100,6 @@ pub(super) struct Fleet {
     pub(super) alone: bool,
 }
 
-/// Windows that are over.
 pub(super) fn never() -> Vec<Schedule> {
     vec![Schedule::new("* * * * * * 2020", TimeZone::UTC, None).unwrap()]
 }
@@ -169,7 +168,7 @@ impl Fleet {
         cluster
     }
 
-    /// What is seen in the objects.
+    /// Returns what is seen in the objects.
     pub(super) fn observe<'a>(&'a self, cluster: &Cluster) -> Observed<'a> {
         // Facts borrow from these, and tests are short.
         let cluster = Box::leak(Box::new(cluster.clone()));
@@ -203,7 +202,6 @@ impl Fleet {
         observed
     }
 
-    /// The ledger's status.
     pub(super) fn status(&self) -> &BottlerocketFleetStatus {
         self.ledger.status.as_ref().unwrap()
     }

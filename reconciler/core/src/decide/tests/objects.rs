@@ -10,7 +10,7 @@ use super::fleets::TERM;
 use super::world::{FIRST_BOOT, NEW, OLD, SECOND_BOOT};
 use crate::tests::world::NOW;
 
-/// How long ago something may have been, in seconds: usually past every pause and before every deadline.
+/// Age of something, in seconds: usually past every pause and before every deadline.
 const AGES: [i64; 7] = [400, 100_000, 1000, 200, 45, 5, 0];
 
 /// Choices, one byte each; zero is what is usual.
@@ -35,7 +35,6 @@ impl Dice<'_> {
         (now - SignedDuration::from_secs(self.one_of(&AGES))).to_string()
     }
 
-    /// A time or none.
     pub(super) fn ago_or_never(&mut self) -> Option<String> {
         let ago = self.ago();
         self.rarely(2).then_some(ago)

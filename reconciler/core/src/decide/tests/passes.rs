@@ -64,7 +64,7 @@ pub(super) fn is_idle(view: &NodeView<'_>) -> bool {
         .is_some_and(|shadow| shadow.spec.state == State::Idle)
 }
 
-/// What is done although the condition does not say that the node moves.
+/// Returns what is done although the condition does not say that the node moves.
 fn is_house_keeping(decision: &Decided<'_>, view: &NodeView<'_>) -> bool {
     match (&decision.effect, &decision.reason) {
         (
@@ -91,7 +91,7 @@ fn is_house_keeping(decision: &Decided<'_>, view: &NodeView<'_>) -> bool {
     }
 }
 
-/// Does this write of a Node take away what we did to it, and add nothing?
+/// Whether this write of a Node only undoes our changes.
 fn only_undoes(write: &Write<'_>) -> bool {
     write
         .sets

@@ -10,7 +10,7 @@ use crate::tests::world::{
     with,
 };
 
-/// What becomes of an update whose image is staged, with these pools and this fleet; cordoned already, or not.
+/// Returns what becomes of an update whose image is staged, with these pools and this fleet; cordoned already, or not.
 fn reason(pools: &[(&str, Value)], fleet_spec: &Value, cordoned: bool) -> String {
     let then = || Some(NOW.to_owned());
     let marker = Marker {

@@ -113,7 +113,6 @@ fn a_slot_taken_late_counts_nothing_anew() {
 /// What happens to one version.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A node fails.
     Fails,
     /// A person resumes the version from the halt that they see.
     Says,

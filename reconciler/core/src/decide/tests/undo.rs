@@ -46,7 +46,7 @@ fn nothing_done() -> Marker {
     }
 }
 
-/// What this step writes.
+/// Returns what this step writes.
 fn written<'a>(step: Step<'a>, view: &NodeView<'a>) -> Write<'a> {
     let Some(Effect::Write(write)) = step.effect(&fleet(), view) else {
         panic!("{step:?} is a write")

@@ -21,7 +21,7 @@ pub(super) fn over(failures: Option<&LastFailure>) -> NodeView<'_> {
         .with_shadow(|shadow| shadow.spec.last_failure = failures)
 }
 
-/// What is known of the new version for the variant of most nodes.
+/// Returns what is known of the new version for the variant of most nodes.
 pub(super) fn known() -> VersionRecord {
     VersionRecord {
         version: NEW.to_owned(),
@@ -49,7 +49,7 @@ pub(super) fn halted(record: VersionRecord) -> VersionRecord {
     }
 }
 
-/// What a person says who has seen the halt of this record.
+/// Returns what a person says who has seen the halt of this record.
 pub(super) fn resuming(record: &VersionRecord) -> [ResumedVersion; 1] {
     [ResumedVersion {
         version: record.version.clone(),
@@ -74,7 +74,7 @@ pub(super) fn record(
     records.find(|record| record.version == NEW && !versions.contains(record))
 }
 
-/// Why it is halted, if it is.
+/// Returns why it is halted, if it is.
 pub(super) fn why(record: &VersionRecord) -> Option<String> {
     record.halted_at.as_ref().map(|_| why_halted(record))
 }

@@ -176,7 +176,6 @@ pub(super) fn updating(goal: State, reached: State) -> NodeView<'static> {
     view
 }
 
-/// Staged, and not cordoned.
 pub(super) fn staged() -> NodeView<'static> {
     updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate)
 }
@@ -199,7 +198,6 @@ pub(super) fn asked_for() -> NodeView<'static> {
     idle().with_node(|node| node.update_now = true)
 }
 
-/// Variations of a view.
 pub(super) trait Vary<'a>: Sized {
     fn with(self, change: impl FnOnce(&mut NodeView<'a>)) -> Self;
 

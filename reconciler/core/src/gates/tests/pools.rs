@@ -21,7 +21,7 @@ fn pool(name: &str, queries: &[&str], priority: u64) -> Item<Pool> {
     crate::tests::world::pool(name, json!({"priority": priority, "gates": gates}))
 }
 
-/// What is asked for is how it is.
+/// Writes what is asked for at once.
 fn state(query: &GateQuery) -> GateState {
     let state = GateState::ALL
         .into_iter()

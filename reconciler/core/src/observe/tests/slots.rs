@@ -14,7 +14,7 @@ pub(super) fn gated(cluster: &mut Cluster, state: GateState) -> LeaderState {
     known
 }
 
-/// Is the slot overdue, of a shadow with this spec, taken at `since`?
+/// Whether the slot of a shadow with this spec, taken at `since`, is overdue.
 fn overdue(spec: &Value, since: &str, now: &str) -> bool {
     observe_at(&held(spec, since), &POLICY, now).views[0]
         .time

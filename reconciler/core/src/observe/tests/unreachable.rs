@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Is the step overdue at this time, if it began at 03:30, and the node or its agent is away since 03:59?
+/// Whether the step is overdue at this time, if it began at 03:30 and the node or its agent has been away since 03:59.
 fn overdue(state: &str, reached: &str, node_away: bool, now: &str) -> bool {
     let away = "2026-11-21T03:59:00Z";
     let node = ready(if node_away { "False" } else { "True" }, Some(away));

@@ -3,7 +3,7 @@
 use super::*;
 use crate::cluster::Watched as _;
 
-/// What makes a Node unreadable; its kubelet, or who may annotate it, can write that.
+/// Returns what makes a Node unreadable; its kubelet, or who may annotate it, can write that.
 fn unreadable() -> [(&'static str, Value); 3] {
     [
         (

@@ -90,7 +90,7 @@ impl Audited {
         found
     }
 
-    /// What the log and etcd's revisions say together.
+    /// Returns what the log and etcd's revisions say together.
     pub(crate) fn compare(&self, objects: &Objects) -> Vec<Violation> {
         let odd = objects
             .odd_cordons

@@ -33,7 +33,7 @@ pub(crate) fn marker(node: &Json) -> Json {
     serde_json::from_str(text(node, MARKER)).unwrap_or_default()
 }
 
-/// Is the node in service again, and does this marker only keep autoscalers from removing it?
+/// Whether the node is in service again and this marker only keeps autoscalers away.
 pub(crate) fn is_only_kept(marker: &Json) -> bool {
     let changes = ["cordoned_at", "excluded_at", "drain_started_at", "tainted"];
     marker["kept_since"].is_string() && changes.iter().all(|field| marker[field].is_null())
@@ -54,7 +54,7 @@ pub(crate) fn is_ready(object: &Json) -> bool {
     condition(object, "Ready").is_some_and(|condition| condition["status"] == "True")
 }
 
-/// Is the version halted for the variant of this node, by this ledger?
+/// Whether this ledger halts the version for the variant of this node.
 pub(crate) fn is_halted(ledger: &Json, version: &str, node: &Json) -> bool {
     let image = text(node, "/status/nodeInfo/osImage");
     let variant = image.split(['(', ')']).nth(1).unwrap_or("unknown");

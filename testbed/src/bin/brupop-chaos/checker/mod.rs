@@ -26,7 +26,6 @@ const GRACE: Duration = Duration::from_secs(20);
 pub(crate) struct Violation {
     /// The name of the rule.
     pub(crate) rule: &'static str,
-    /// What was seen.
     pub(crate) what: String,
 }
 
@@ -53,7 +52,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Is this rule among those that were violated?
+    /// Whether this rule was violated.
     pub(crate) fn violates(&self, rule: &str) -> bool {
         self.violations
             .iter()

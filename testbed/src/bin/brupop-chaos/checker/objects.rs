@@ -67,13 +67,12 @@ pub(crate) struct Objects {
     /// The ledgers that somebody deleted, and when.
     pub(crate) deleted: Vec<(Duration, Json)>,
     pub(crate) pools: Pools,
-    /// How many nodes the leader of this term may update at once, of those in no pool.
+    /// Number of nodes that the leader of this term may update at once, of those in no pool.
     pub(crate) limit: usize,
     /// By namespace and name.
     pub(crate) pods: BTreeMap<String, PodState>,
     /// By namespace and name.
     pub(crate) budgets: BTreeMap<String, Json>,
-    /// All grants so far.
     pub(crate) grants: BTreeSet<Grant>,
     /// All claims so far: node and boot id.
     pub(crate) claims: BTreeSet<(String, String)>,
@@ -91,7 +90,7 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// Is that so recent that a leader may still go by what was before?
+    /// Whether the change is so recent that a leader may not have seen it.
     pub(crate) fn is_recent(&self, at: Duration) -> bool {
         self.pools.now.saturating_sub(at) <= GRACE
     }

@@ -32,7 +32,7 @@ impl PoolState {
         }
     }
 
-    /// What a leader may go by now; the latest is the first.
+    /// Returns what a leader may go by now; the latest is the first.
     fn specs(&self, now: Duration) -> impl Iterator<Item = &Json> {
         let replaced = |nth: usize| self.0.get(nth + 1).map(|(since, _)| *since);
         let may_be_believed =
@@ -170,7 +170,7 @@ impl Pools {
         ))
     }
 
-    /// Does no leader doubt that this pool owns this node?
+    /// Whether every leader must agree that this pool owns this node.
     fn owns(&self, pool: &str, node: &Json) -> bool {
         let takes_all = |spec: &Json| spec["nodeSelector"] == serde_json::json!({});
         let is_taken = || {
@@ -187,8 +187,8 @@ impl Pools {
             && !is_taken()
     }
 
-    /// Why this update must not begin in this pool at this time of the leader's clock, which is ours, whatever of the pool's specs
-    /// the leader goes by: what the latest says.
+    /// Returns why this update must not begin in this pool at this time of the leader's clock, which is ours, whatever of the
+    /// pool's specs the leader goes by: what the latest says.
     fn forbidden(&self, state: &PoolState, shadow: &str, at: &str) -> Option<String> {
         let asked_for = self.asked_for.contains(shadow);
         let why_not = |spec: &Json| match spec {
@@ -203,7 +203,7 @@ impl Pools {
     }
 }
 
-/// Do freezes and windows let nothing start at this time?
+/// Whether freezes or windows let nothing start at this time.
 fn is_closed(spec: &Json, at: &str) -> bool {
     // The only freezes are for ever.
     let windows = spec["windows"]

@@ -16,8 +16,8 @@ const LEFT_BY_US: [&str; 3] = [
 ];
 const OUR_TAINT: &str = "brupop.bottlerocket.aws/updating";
 
-/// What is not at rest, by node, with what is said of it, of this many nodes. Empty: everything is. Who waits for a budget may
-/// do so only `for_good`: most budgets allow something again soon.
+/// Returns what is not at rest, by node, with what is said of it, of this many nodes. Empty: everything is. Who waits for a
+/// budget may do so only `for_good`: most budgets allow something again soon.
 pub(crate) fn restless(
     objects: &Objects,
     version: &str,
@@ -89,7 +89,7 @@ fn restless_node(
     ))
 }
 
-/// Does the shadow say why its node is not updated, and is that so?
+/// Whether the shadow gives a true reason why its node is not updated.
 fn says_why(shadow: &Json, node: &Json, objects: &Objects, version: &str) -> bool {
     let said = condition(shadow, "Progressing").unwrap_or(&Json::Null);
     match text(said, "/reason") {

@@ -105,7 +105,7 @@ pub(crate) fn highest_limit<'a>(pods: impl Iterator<Item = &'a Json>) -> usize {
         .unwrap_or(0)
 }
 
-/// Is there a ledger, and has a leader begun its term with it?
+/// Whether a ledger exists in which a leader has begun its term.
 fn is_kept(ledger: &Json) -> bool {
     is_set(ledger, "/status/term")
 }
@@ -123,13 +123,13 @@ fn begins(shadow: &str, slot: &Json, objects: &Objects) -> bool {
     objects.shadows.get(shadow).is_none_or(is_idle) && !goes_on
 }
 
-/// Is this the marker of the update that has this slot?
+/// Whether this marker belongs to the update with this slot.
 fn is_of(marker: &Json, slot: &Json) -> bool {
     text(marker, "/shadow_uid") == text(slot, "/uid")
         && number(marker, "/attempt") == number(slot, "/attempt")
 }
 
-/// Is nothing wanted of this shadow?
+/// Whether this shadow's spec asks for nothing.
 fn is_idle(shadow: &Json) -> bool {
     matches!(text(shadow, "/spec/state"), "Idle" | "")
 }
@@ -138,7 +138,7 @@ fn is_same(one: &Json, other: &Json) -> bool {
     one["uid"] == other["uid"] && one["attempt"] == other["attempt"]
 }
 
-/// Is this shadow of that very Node, not of one before it?
+/// Whether this very Node, not an earlier one, owns this shadow.
 fn is_owner(node: &Json, shadow: &Json) -> bool {
     text(shadow, "/metadata/ownerReferences/0/uid") == text(node, "/metadata/uid")
 }
@@ -174,7 +174,7 @@ fn given_back(shadow: &str, slot: &Json, objects: &Objects) -> Option<Violation>
     }
 }
 
-/// What is out of service because of us has a slot.
+/// Checks that each node that the operator took out of service has a slot.
 pub(crate) fn marked_without_slot(node: &str, object: &Json, ledger: &Json) -> Option<Violation> {
     let marker = marker(object);
     let ours = ["cordoned_at", "excluded_at"]
@@ -302,7 +302,7 @@ pub(crate) fn odd_cordon(before: &Json, after: &Json) -> Option<String> {
     None
 }
 
-/// Did spec or metadata change, or the conditions?
+/// Whether spec, metadata or conditions differ.
 pub(crate) fn changes_more_than_status(before: &Json, after: &Json) -> bool {
     let rest = |object: &Json| {
         let mut rest = object.clone();

@@ -84,7 +84,7 @@ pub(crate) fn untested(event: &Event) -> Vec<Violation> {
     }
 }
 
-/// Does the patch set a slot that is not among those that it tests?
+/// Whether the patch sets a slot that it does not test.
 fn takes_slot(patch: &Json) -> bool {
     let operations = || patch.as_array().into_iter().flatten();
     let tested = operations()

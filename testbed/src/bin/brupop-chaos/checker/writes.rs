@@ -60,9 +60,8 @@ pub(crate) struct Writes {
     attempts: BTreeMap<String, (u64, VecDeque<Timestamp>)>,
     /// When faults were made or taken back, and the node that each is of, if it is of one.
     faults: VecDeque<(Timestamp, Option<String>)>,
-    /// Loops that were found.
     found: BTreeSet<Written>,
-    /// Since when everything is at rest, and the writes of each object since.
+    /// The time since which everything is at rest, and the writes of each object since.
     at_rest: Option<(Timestamp, BTreeMap<Written, usize>)>,
 }
 
@@ -125,7 +124,7 @@ impl Writes {
         Some(Violation::new("writes", said))
     }
 
-    /// How many writes there were in the last minute, with this one.
+    /// Returns how many writes there were in the last minute, with this one.
     fn in_a_minute(&mut self, key: &Written, now: Timestamp) -> usize {
         let times = self.recent.entry(key.clone()).or_default();
         times.push_back(now);
@@ -133,7 +132,7 @@ impl Writes {
         times.len()
     }
 
-    /// How many writes there were since everything is at rest, with this one.
+    /// Returns how many writes there were since everything is at rest, with this one.
     fn at_rest(&mut self, key: &Written, now: Timestamp) -> usize {
         let Some((_, written)) = self.at_rest.as_mut().filter(|(since, _)| *since <= now) else {
             return 0;
@@ -143,7 +142,7 @@ impl Writes {
         *count
     }
 
-    /// Does an attempt begin with this write?
+    /// Records the attempt that begins with this write, if any.
     fn attempt(&mut self, resource: &str, event: &Event, now: Timestamp) {
         let Some(shadow) = event
             .response_object
@@ -197,7 +196,7 @@ impl Writes {
     }
 }
 
-/// What an Event tells of.
+/// Returns what an Event tells of.
 fn about(event: &Event) -> String {
     let of = |object: &serde_json::Value| {
         let names =

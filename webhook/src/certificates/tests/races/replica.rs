@@ -8,7 +8,6 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// The cluster.
 #[derive(Default)]
 pub(super) struct World {
     /// With its resource version.
@@ -21,7 +20,7 @@ pub(super) struct World {
     pub(super) minute: Cell<i64>,
 }
 
-/// How one replica sees the cluster. Each call first lets the others have their turn.
+/// One replica's view of the cluster. Each call first lets the others take their turn.
 #[derive(Clone, Default)]
 pub(super) struct Seen {
     world: Rc<World>,

@@ -60,7 +60,6 @@ pub(super) fn place(name: &str, dice: &mut Dice<'_>) -> Place {
 
 const VARIANTS: [&str; 2] = ["aws-k8s-1.36", "metal-k8s-1.36"];
 
-/// The settings.
 pub(super) fn policy(dice: &mut Dice<'_>) -> Policy {
     let seconds = SignedDuration::from_secs;
     let limit = dice.one_of(&[

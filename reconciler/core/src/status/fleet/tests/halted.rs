@@ -25,7 +25,7 @@ fn message(versions: &[VersionRecord], resumed: &[ResumedVersion]) -> String {
     DesiredCondition::halted("ns", &fleet, &halts).message
 }
 
-/// What the message's command would write.
+/// Returns what the message's command would write.
 fn patch(message: &str) -> Value {
     let (_, patch) = message.split_once(" -p '").unwrap();
     serde_json::from_str(patch.strip_suffix('\'').unwrap()).unwrap()
