@@ -21,7 +21,7 @@ fn pool(name: &str, queries: &[&str], priority: u64) -> Item<Pool> {
     crate::tests::world::pool(name, json!({"priority": priority, "gates": gates}))
 }
 
-/// Writes what is asked for at once.
+/// The state that a query names: in these tests, its expression is the word.
 fn state(query: &GateQuery) -> GateState {
     let state = GateState::ALL
         .into_iter()
