@@ -1,4 +1,4 @@
-//! What decisions need of a shadow, borrowed and small: the same view for agent, reconciler and model.
+//! Facts of a shadow, borrowed and small: one view for agent, reconciler and model.
 
 use crate::shadow::{BottlerocketShadow, LastFailure, Problem, Staged, State};
 

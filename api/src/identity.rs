@@ -1,4 +1,4 @@
-//! Who a caller is, from what the API server says of its token (`userInfo`).
+//! Identifies a caller by the API server's `userInfo` of its token.
 
 use std::collections::BTreeMap;
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
-/// What is read of an object.
+/// An object that is parsed from the API server's answers.
 pub trait Readable: Sized + Clone + Debug + Send + Sync + 'static {
     /// The resource that the object belongs to.
     type Kind: Resource;
@@ -150,7 +150,7 @@ fn identity(json: &str) -> ObjectMeta {
     }
 }
 
-/// What our own kinds need of `metadata`.
+/// The parsed part of the `metadata` of our own kinds.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Metadata {

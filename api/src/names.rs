@@ -14,9 +14,9 @@ pub const UPDATER_INTERFACE_VERSION: &str = "2.0.0";
 pub const LEFT_OUT: &str = "none";
 /// The policy's rule that says which labels of a Node the reconciler may change; stands in its message.
 pub const LABEL_RULE: &str = "reconciler-node-labels";
-/// How `status.nodeInfo.osImage` of a Bottlerocket host begins; its version follows.
+/// Prefix of `status.nodeInfo.osImage` of a Bottlerocket host; its version follows.
 pub const OS_IMAGE_PREFIX: &str = "Bottlerocket OS ";
-/// What counts as the variant of a node whose OS image names none.
+/// The variant of a node whose OS image names none.
 pub const UNKNOWN_VARIANT: &str = "unknown";
 
 /// Keeps a node out of load balancers while it is updated. A label that Kubernetes defines.

@@ -1,4 +1,4 @@
-//! What the API server accepts for the values of fields that have the same type in several places. A field names its type
+//! Types of fields: what the API server accepts for the values of fields that have the same type in several places. A field names its type
 //! here by `with`; a bound that one field alone has stands at that field.
 #![expect(
     dead_code,

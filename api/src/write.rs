@@ -65,7 +65,7 @@ impl Object<&str> {
     }
 }
 
-/// What stands in a [`Field`].
+/// The value of a [`Field`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
     /// Nothing: the field is not there. A flag that is not set is absent, too.

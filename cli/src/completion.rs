@@ -1,4 +1,4 @@
-//! What kubectl's own completion offers behind `kubectl brupop`, in each shell: it asks `kubectl_complete-brupop`, whose last
+//! Completes words behind `kubectl brupop` for kubectl's own completion, in each shell: it asks `kubectl_complete-brupop`, whose last
 //! word is what has been typed of the next one.
 //! <https://kubernetes.io/docs/tasks/extend-kubectl/kubectl-plugins/>
 

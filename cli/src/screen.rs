@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use crate::error::Error;
 use crate::page::{terminal, write_out};
 
-/// What a person asks for by a key.
+/// A key's command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     End,

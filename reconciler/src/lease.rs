@@ -1,4 +1,4 @@
-//! Who leads: watches the Lease, acquires it, renews it, gives it back.
+//! Leader election: watches the Lease, acquires it, renews it, gives it back.
 //!
 //! The Lease is for liveness only: somebody leads, and mostly just one. The ledger's term and conditional writes
 //! prevent what must never happen twice. So nothing here compares wall clocks.
@@ -45,7 +45,7 @@ pub async fn next_while_leading<S: Stream + Unpin>(
     .await
 }
 
-/// What the election needs to know.
+/// The parameters of the election.
 #[derive(Clone, Debug)]
 pub struct Election {
     pub namespace: String,
@@ -317,7 +317,7 @@ impl Timing {
     }
 }
 
-/// What this process remembers; instants are durations since any fixed moment of a monotonic clock.
+/// The memory of this process; instants are durations since any fixed moment of a monotonic clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ElectionState {
     /// When the current version of the Lease was first seen.

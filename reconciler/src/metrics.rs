@@ -313,7 +313,7 @@ fn register_hosts(registry: &mut Registry, cluster: &Cluster) {
     put(registry, "brupop_version_failures", of_releases(failures));
 }
 
-/// What the last pass of the leader knows.
+/// The facts of the leader's last pass.
 #[derive(Clone, Debug, Default)]
 pub struct LastPass {
     pub at: Timestamp,

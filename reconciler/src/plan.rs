@@ -40,7 +40,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// The column of a plan that names pools.
 const POOL: usize = 1;
 
-/// What becomes of a node. Plans are sorted by it.
+/// The plan for a node. Plans are sorted by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase", tag = "what", content = "turn")]
 pub enum NodePlan {

@@ -39,7 +39,7 @@ pub(crate) struct PodWatches {
     allowed: Budgets,
 }
 
-/// What the watches have brought.
+/// The watched objects.
 #[derive(Default)]
 pub(crate) struct Objects {
     /// By name of the shadow of their node.
@@ -60,7 +60,7 @@ pub(crate) struct WantedPods<'a> {
     pub(crate) drain: Option<&'a str>,
 }
 
-/// What the pods of a node are watched for, the most important first.
+/// The purpose of watching the pods of a node, the most important first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum For {
     /// It is being emptied, and watched already: nobody takes its watch before it is empty.

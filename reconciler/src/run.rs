@@ -67,7 +67,7 @@ pub struct Reconciler {
     pub(crate) fleet_log: FailureLog,
 }
 
-/// What is known and under way as long as this process leads.
+/// The state of this process while it leads.
 pub(crate) struct Leading {
     pub(crate) state: LeaderState,
     pub(crate) drainer: Drainer,
@@ -246,7 +246,7 @@ impl Reconciler {
     }
 }
 
-/// What one pass saw at its beginning, and when to look again.
+/// The input of one pass, and the time of the next one.
 pub(crate) struct Pass<'p> {
     pub(crate) cluster: &'p Cluster,
     pub(crate) observed: &'p Observed<'p>,

@@ -1,4 +1,4 @@
-//! Who calls: the API server judges bearer tokens (`TokenReview`, `SubjectAccessReview`), and its answers are remembered for a
+//! Authorizes callers: the API server judges bearer tokens (`TokenReview`, `SubjectAccessReview`), and its answers are remembered for a
 //! short time.
 
 mod cache;
@@ -25,7 +25,7 @@ const REVIEW_TIMEOUT: Duration = Duration::from_secs(2);
 /// Most tokens that are reviewed at a time and were not let in before.
 const REVIEWS_MAX: usize = 8;
 
-/// What a caller must have.
+/// A requirement on a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requirement {
     /// A token that the API server knows.

@@ -1,4 +1,4 @@
-//! Which fields a write to an object may test and set, and which values may stand in them.
+//! The fields of an object that a write may test and set, and their values.
 
 use brupop_api::{Field, Object, Value, Write};
 
@@ -34,7 +34,7 @@ pub fn fits(write: &Write<'_>) -> Result<(), Misfit> {
     })
 }
 
-/// What a write does with a field.
+/// The operation of a write on a field.
 const TEST: &str = "test";
 const SET: &str = "set";
 

@@ -70,7 +70,7 @@ pub enum Field<'a> {
     LastFinished,
 }
 
-/// What values may stand in a field, beside none.
+/// The kind of a field's values.
 #[derive(Clone, Copy)]
 enum Kind {
     Text,

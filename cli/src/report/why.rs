@@ -1,4 +1,4 @@
-//! Why one node moves or waits.
+//! Explains why one node moves or waits.
 
 use brupop_api::conditions::{
     ADMISSION_ENFORCED, Condition, ConditionStatus, OVERDUE, PROGRESSING, READY,

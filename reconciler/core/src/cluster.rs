@@ -1,4 +1,4 @@
-//! What the API server says of the cluster: one record for each node, kept up to date by watches. Pure.
+//! The API server's view of the cluster: one record for each node, kept up to date by watches. Pure.
 
 mod answered;
 
@@ -19,7 +19,7 @@ use crate::workloads::Scales;
 
 pub use answered::version;
 
-/// What is known of the cluster.
+/// The known state of the cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Cluster {
     /// One record for each node, by the name that its shadow has or would have.
@@ -38,7 +38,7 @@ pub struct Cluster {
     ahead: BTreeMap<Object<String>, answered::Ahead>,
 }
 
-/// What is known of one node.
+/// The known state of one node.
 #[derive(Clone, Debug, Default)]
 pub struct NodeRecord {
     /// The Node, if there is one.
@@ -48,7 +48,7 @@ pub struct NodeRecord {
     pub shadow: Option<Arc<Item<BottlerocketShadow>>>,
     /// The pods of its agent, by name.
     pub agents: BTreeMap<String, AgentPod>,
-    /// What this process knows of it while it leads.
+    /// Knowledge of this process while it leads.
     pub led: LedNode,
 }
 
@@ -59,9 +59,9 @@ pub struct LedNode {
     pub(crate) owner: Option<Owner>,
     /// Its drain, if its pods are watched and known.
     pub drain: Option<KnownDrain>,
-    /// What stands in the way of its drain. It is remembered for a while after the pods are no longer watched.
+    /// The obstacle to its drain. It is remembered for a while after the pods are no longer watched.
     pub obstacle: Option<Obstacle>,
-    /// What the API server takes no change of.
+    /// The objects whose changes the API server refuses.
     pub denied: Denied,
     /// The workloads that were read because pods of theirs are to be evicted from it, or were.
     pub scales: Option<Scales>,
@@ -79,11 +79,11 @@ pub struct Denied {
 /// The drain of a node whose pods are known.
 #[derive(Clone, Debug, Default)]
 pub struct KnownDrain {
-    /// What it has to do.
+    /// Its work.
     pub plan: Arc<DrainPlan>,
-    /// How this process has seen the node empty, if it is.
+    /// The observation that the node is empty, if it is.
     pub empty: Option<Empty>,
-    /// What holds it up, mostly in the API server's words.
+    /// The cause of the delay, mostly in the API server's words.
     pub held_up_by: Option<String>,
 }
 

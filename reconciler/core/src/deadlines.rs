@@ -1,4 +1,4 @@
-//! Which waits and deadlines of a node are over, and when to look again; and until when a node waits, and by which setting, as parts
+//! Decides which waits and deadlines of a node are over, and when to look again; and until when a node waits, and by which setting, as parts
 //! of sentences for people. A sentence stays equal while its wait lasts, so that no condition is written again for it.
 
 use brupop_api::facts::ShadowFacts;
@@ -108,7 +108,7 @@ impl<'k> Clock<'k> {
     }
 }
 
-/// What the clock's facts of one node are made of. Marker, shadow and slot are there as far as they can be read.
+/// The input for the clock's facts of one node. Marker, shadow and slot are there as far as they can be read.
 #[derive(Clone, Copy)]
 pub(crate) struct NodeTimes<'t> {
     pub(crate) durations: &'t Durations,
@@ -174,7 +174,7 @@ impl Clock<'_> {
             self.step(times, shadow, &mut facts);
         }
         let ours = of.marker.is_some_and(|it| it.cordoned_at.is_some());
-        // What is about to go gets its successor first.
+        // A leaving node gets its successor first.
         let by_others = node.is_some_and(|it| it.unschedulable && !it.leaving);
         let cordoned = of.record.led.cordoned.filter(|_| !ours && by_others);
         facts.cordoned_lately =
@@ -232,7 +232,7 @@ impl Clock<'_> {
         }
     }
 
-    /// What the current step has to wait for, and how long it may take.
+    /// Computes the waits and the deadline of the current step.
     fn step(&mut self, times: &Times<'_>, shadow: &ShadowFacts<'_>, facts: &mut TimeFacts) {
         let settle = times.of.durations.settle;
         match shadow.spec.state {
@@ -256,7 +256,7 @@ impl Clock<'_> {
         }
     }
 
-    /// What the marker's times say.
+    /// Evaluates the marker's times.
     fn marked(&mut self, times: &Times<'_>, marker: &Marker, facts: &mut TimeFacts) {
         let (steps, node_uid) = (times.of.steps, times.of.node_uid());
         if marker.is_kept() {

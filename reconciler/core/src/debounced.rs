@@ -1,10 +1,10 @@
-//! How long a change has to last before it is written: most pass at once.
+//! Debounces writes of statuses and conditions: most changes pass at once.
 
 use std::time::Duration;
 
 /// Time for which a condition must stay the same before it is written: one that passes at once is not worth a request.
 const SETTLED: Duration = Duration::from_secs(1);
-/// What changes all the time is written this often nevertheless: changes of one node must not keep the fleet's
+/// Interval of writes under constant change: changes of one node must not keep the fleet's
 /// status from being written.
 const WRITTEN_AT_LATEST: Duration = Duration::from_secs(5);
 

@@ -1,4 +1,4 @@
-//! What a drain does: which pods it evicts, as `kubectl drain --ignore-daemonsets --delete-emptydir-data` decides, and in
+//! Plans a drain: which pods it evicts, as `kubectl drain --ignore-daemonsets --delete-emptydir-data` decides, and in
 //! which order.
 
 mod obstacles;
@@ -25,7 +25,7 @@ const SCHEDULER_LAG: Duration = Duration::from_mins(1);
 /// A pod that came after the cordon is not evicted for so long, which limits how often its controller makes it again.
 const ARRIVAL_PAUSE: Duration = Duration::from_secs(10);
 
-/// What a drain does about a pod.
+/// The action of a drain on a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrainAction {
     /// It stays, and a drain does not wait for it: a mirror pod, a pod of a `DaemonSet`, one that has run to its end and is
@@ -85,7 +85,7 @@ impl PodKey {
     }
 }
 
-/// What a drain of a node has to do.
+/// The work of a drain of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct DrainPlan {
@@ -307,7 +307,7 @@ fn gone_by(pod: &PodItem) -> Timestamp {
         .unwrap_or(Timestamp::MAX)
 }
 
-/// What stands in the way of a drain.
+/// An obstacle to a drain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
     /// No drain could empty the node. Holds why.

@@ -1,4 +1,4 @@
-//! What the reconciler decides on: plain values, joined by name, without clock or client.
+//! The facts that the reconciler decides on: plain values, joined by name, without clock or client.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -19,10 +19,10 @@ use crate::times::Ahead;
 use crate::window::Starts;
 use crate::workloads::{Evicted, Scales};
 
-/// What a zone is called that has no name.
+/// Name of the zone of nodes without the label.
 pub(crate) const NO_ZONE: &str = "of no name";
 
-/// What holds for the whole fleet.
+/// Facts of the whole fleet.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct FleetFacts<'a> {
@@ -39,7 +39,7 @@ pub struct FleetFacts<'a> {
     /// The generation of the fleet's spec, of which `starts` and `resumed` are.
     pub generation: Option<u64>,
     pub slots: &'a BTreeMap<String, Slot>,
-    /// What the ledger remembers of each version and variant, the oldest first.
+    /// The ledger's records of versions and variants, the oldest first.
     pub versions: &'a [VersionRecord],
     /// The versions that each pool has finished.
     pub done_pools: &'a [DonePool],
@@ -65,7 +65,7 @@ pub struct FleetFacts<'a> {
 
 #[derive(Clone, Debug)]
 pub struct Observed<'a> {
-    /// What holds for the whole fleet.
+    /// Facts of the whole fleet.
     pub fleet: FleetFacts<'a>,
     /// Each node that is opted in, carries our changes or has a shadow; sorted by name of the shadow.
     pub views: Vec<NodeView<'a>>,
@@ -276,7 +276,7 @@ pub struct PodFacts<'a> {
     pub first_left: bool,
     /// A budget blocks one of those that are left.
     pub is_blocked: bool,
-    /// What holds the drain up, mostly in the API server's words.
+    /// The cause of the drain's delay, mostly in the API server's words.
     pub held_up_by: Option<&'a str>,
     /// Pods that should have been gone by then are not waited for any more.
     pub overlooked: Option<Timestamp>,
@@ -285,7 +285,7 @@ pub struct PodFacts<'a> {
     pub operator_pods: &'a [String],
 }
 
-/// What the clock says about one node. [`crate::observe`] makes these from times.
+/// Facts of one node that depend on the clock. [`crate::observe`] makes these from times.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct TimeFacts {

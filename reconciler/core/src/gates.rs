@@ -29,7 +29,7 @@ const FAILED_INTERVALS: u32 = 10;
 /// An answer holds for two intervals and this long: one query may get lost on its way.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// What was heard of one query. Answers count from when they were asked for.
+/// The answers to one query. Answers count from when they were asked for.
 #[derive(Clone, Copy, Debug, Default)]
 struct Heard {
     /// The state by the last answers, Open or Closed as long as it is not stale.
@@ -91,7 +91,7 @@ impl Heard {
     }
 }
 
-/// What a leader knows of all queries.
+/// A leader's state of all queries.
 #[derive(Debug)]
 pub struct Gates {
     interval: Duration,

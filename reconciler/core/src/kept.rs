@@ -15,9 +15,9 @@ use crate::objects::{Budget, Pod};
 
 /// The key of the object that cannot be read and stands for all of a group with too many. No object has it.
 const TOO_MANY: &str = "";
-/// What a text takes in memory beside its bytes.
+/// Memory of a text beside its bytes.
 const TEXT: usize = 32;
-/// What a text of a selector takes in memory beside its bytes, and beside that what its requirement takes.
+/// Memory of a text of a selector beside its bytes, with its share of the requirement.
 const REQUIREMENT: usize = 96;
 
 pub trait Foreign: Sized {
@@ -70,7 +70,7 @@ pub struct Kept<T> {
 struct Group<T> {
     /// By namespace and name.
     items: BTreeMap<String, Arc<Item<T>>>,
-    /// What a list that is not complete yet has not named so far.
+    /// Objects that an incomplete list has not named yet.
     unlisted: BTreeSet<String>,
     bytes: usize,
     /// There are too many: nothing more is kept before they are listed again.

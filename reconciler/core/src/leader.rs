@@ -1,4 +1,4 @@
-//! What a leader knows beside the cluster and its nodes: which pool owns a node, what the clock says of pools, and what the shell
+//! A leader's own knowledge beside the cluster and its nodes: which pool owns a node, what the clock says of pools, and what the shell
 //! reports. It ends with the leadership. Pure.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,7 +14,7 @@ use crate::rules::{GateQuery, GateState, Rules};
 pub use crate::times::Ahead;
 use crate::window::{Span, Starts};
 
-/// What a leader knows of the fleet and its pools.
+/// A leader's own knowledge of the fleet and its pools.
 #[derive(Clone, Debug, Default)]
 pub struct LeaderState {
     /// The term in which it leads.
@@ -27,9 +27,9 @@ pub struct LeaderState {
     pub own_node: Option<String>,
     /// Whether this reconciler may delete pods that are left at the drain's deadline.
     pub may_force: bool,
-    /// What the clock says of pools, and how their gates are, by name of the pool.
+    /// The state of pools and their gates, by name of the pool.
     pub(crate) pools: BTreeMap<String, PoolState>,
-    /// What the clock says of the default pool.
+    /// The state of the default pool at this time.
     pub(crate) default_pool: Option<AtTime>,
     /// The revision of the pools from which owners and pools were computed.
     pub(crate) pools_revision: u64,
@@ -50,18 +50,18 @@ impl LeaderState {
     }
 }
 
-/// What is known of a pool, as long as no pool's spec changes.
+/// The state of a pool, valid as long as no pool's spec changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PoolState {
     /// The reason why it, or its place among the others, cannot be understood, if so.
     pub(crate) invalid: Option<String>,
-    /// What the clock says of its rules; worked out again only when that changes.
+    /// Its rules at this time; computed again only when they change.
     pub(crate) at: Option<AtTime>,
-    /// How its gates are, in their order; unknown where there is nothing.
+    /// The states of its gates, in their order; unknown where there is none.
     pub(crate) gates: Vec<GateState>,
 }
 
-/// What the clock says of a pool's rules, for a span of time.
+/// A pool's rules at a time, valid for a span of time.
 #[derive(Clone, Debug)]
 pub(crate) struct AtTime {
     /// When that began to hold, or earlier times were not looked at.

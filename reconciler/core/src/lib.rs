@@ -1,4 +1,4 @@
-//! What the reconciler decides, without client, runtime, clock, environment or randomness: observe → decide.
+//! The reconciler's decisions, without client, runtime, clock, environment or randomness: observe → decide.
 //!
 //! - [`cluster`] has one record of [`objects`] for each node, with what a leader knows of it; [`leader`] is what it
 //!   knows besides; [`policy`] is how the fleet is updated.

@@ -104,7 +104,7 @@ impl Readiness {
     }
 }
 
-/// What is read of the Lease.
+/// The parsed part of the Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseRecord {
     /// The name of the pod that leads: `spec.holderIdentity`.

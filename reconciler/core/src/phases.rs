@@ -1,4 +1,4 @@
-//! What became of an update, and how long its phases took. All of it is computed from what stands in the cluster at the
+//! The result of an update, and the durations of its phases. All of it is computed from what stands in the cluster at the
 //! moment of the write that ends the phase, so it does not matter which process led meanwhile.
 
 use brupop_api::conditions::{ConditionStatus, UPDATE_AVAILABLE};
@@ -29,7 +29,7 @@ brupop_api::words! {
     }
 }
 
-/// What is known once a write is made.
+/// An outcome that is known once a write is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// A phase is over, and took so long.
@@ -39,7 +39,7 @@ pub enum Ended {
     /// An update of this pool has ended although a workload has not come back.
     WithoutWorkloads(String),
     Update {
-        /// What became of it, in one of the words of [`results`].
+        /// Its result, one of the words of [`results`].
         result: &'static str,
         /// From its slot on; `None` if it did not reach its version, or nobody knows since when it has had its slot.
         took: Option<SignedDuration>,

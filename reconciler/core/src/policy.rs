@@ -1,13 +1,13 @@
-//! How a fleet is updated: plain values.
+//! Rules for updating a fleet: plain values.
 
 use jiff::SignedDuration;
 
 use crate::rules::Rules;
 
-/// How a fleet is updated.
+/// The rules for updating a fleet.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
-    /// What holds for the nodes that no `BottlerocketPool` selects: the default pool.
+    /// The rules of the default pool, whose nodes no `BottlerocketPool` selects.
     pub default_pool: Rules,
     pub durations: Durations,
     /// Whether nodes that run Bottlerocket and have no label of ours are opted in.
@@ -24,7 +24,7 @@ pub struct Durations {
     pub settle: SignedDuration,
     /// Time for which a node waits after its first failure.
     pub back_off_base: SignedDuration,
-    /// How old a node must be before it is updated.
+    /// The age that a node must have before it is updated.
     pub min_node_age: SignedDuration,
     /// Time for which a node that somebody else has cordoned takes a place of the limit.
     pub others_cordon: SignedDuration,
@@ -43,6 +43,6 @@ impl Default for Durations {
     }
 }
 
-/// What nobody has set, for tests to borrow from.
+/// The default policy, for tests to borrow from.
 #[cfg(test)]
 pub(crate) static USUAL: std::sync::LazyLock<Policy> = std::sync::LazyLock::new(Policy::default);

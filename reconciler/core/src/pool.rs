@@ -32,7 +32,7 @@ pub struct Pool {
     pub priority: u64,
     /// A person paused it, as far as the spec can be read.
     pub paused: bool,
-    /// What it says of these nodes; if that cannot be understood, why.
+    /// Its rules for these nodes; or why they cannot be understood.
     pub rules: Result<Rules, Invalid>,
 }
 

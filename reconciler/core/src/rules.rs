@@ -1,4 +1,4 @@
-//! What a pool, or the environment, says of its nodes.
+//! The rules of a pool, from its spec or from the settings.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ use semver::Version;
 
 use crate::window::{self, Schedule, Span, Starts, Until, time_zone};
 
-/// What a pool says of its nodes, or what the settings say of the nodes of the default pool.
+/// The rules of a pool, from its spec or, for the default pool, from the settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     paused: bool,
@@ -26,7 +26,7 @@ pub struct Rules {
     freezes: Vec<(Timestamp, Timestamp)>,
     at_least: Option<Version>,
     below: Option<Version>,
-    /// How old versions must be.
+    /// The age that a version must have.
     pub(crate) min_age: SignedDuration,
     /// The pools that go first, and for how long they must have been done.
     pub depends_on: Vec<(String, SignedDuration)>,
@@ -37,7 +37,7 @@ pub struct Rules {
     pub respect_do_not_disrupt: bool,
     /// Whether pods that are left at the drain's deadline are deleted, if the reconciler may do so.
     pub wants_force: bool,
-    /// What has to be well.
+    /// The gates that must be open.
     pub gates: Vec<PoolGate>,
 }
 
@@ -163,9 +163,9 @@ impl Default for StepDurations {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GateQuery {
     pub source: String,
-    /// What has to find nothing.
+    /// The query that must find nothing.
     pub expression: String,
-    /// What has to find something.
+    /// The query that must find something.
     pub requires: Option<String>,
 }
 
@@ -175,7 +175,7 @@ pub struct PoolGate {
     pub query: GateQuery,
 }
 
-/// How a gate is; the later ones are worse.
+/// The state of a gate; the later ones are worse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GateState {
     /// All is well, and has been for a while.
@@ -254,7 +254,7 @@ const AGE_MAX: SignedDuration = SignedDuration::from_hours(90 * 24);
 /// Longest drain, and so on: that of the environment's settings.
 const STEP_MAX: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// What cannot be understood: the field, and what to write instead.
+/// An invalid field, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
     /// The path of the field.

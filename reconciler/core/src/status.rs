@@ -1,4 +1,4 @@
-//! What people see: the conditions of shadows of fleet and pools, and the texts of Events.
+//! Conditions of shadows, fleet and pools, and texts of Events, for people.
 
 mod events;
 mod fleet;
@@ -62,7 +62,7 @@ fn to_go_on(remedy: &str) -> String {
     }
 }
 
-/// What a condition should say.
+/// The wanted content of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesiredCondition {
     pub type_: &'static str,

@@ -30,7 +30,7 @@ const DENIALS_IN_A_ROW: u32 = 3;
 /// For so long after the last denial no update of the node begins.
 const DENIAL_HOLDS_FOR: Duration = Duration::from_mins(5);
 
-/// What a leader remembers of its requests, by object. Instants are durations since any fixed moment of a monotonic clock.
+/// A leader's memory of its requests, by object. Instants are durations since any fixed moment of a monotonic clock.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     objects: BTreeMap<Object<String>, Sent>,
@@ -40,7 +40,7 @@ pub(crate) struct Requests {
     pub(crate) opt_in_from: Duration,
 }
 
-/// What is remembered of the requests about one object.
+/// The memory of the requests about one object.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     is_under_way: bool,

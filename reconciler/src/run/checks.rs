@@ -1,4 +1,4 @@
-//! What must be so before updates start, and is checked again and again: that our admission rules are in force, as dry-run
+//! Checks that must hold before updates start, and are repeated: that our admission rules are in force, as dry-run
 //! writes prove that only they refuse; and that no other operator is here. Two operators would cordon, drain and reboot the
 //! same nodes, and act on the same shadows. If a pool wants it, also: that pods may be deleted.
 //!
@@ -146,7 +146,7 @@ impl Check {
     }
 }
 
-/// Where upstream's manifests put it. Its Helm chart may put it elsewhere.
+/// The namespace of upstream's manifests. Its Helm chart may use another.
 const NAMESPACE: &str = "brupop-bottlerocket-aws";
 /// Upstream's Deployments (1.x). The role of the reconciler lists them, too.
 const DEPLOYMENTS: [&str; 2] = ["brupop-controller-deployment", "brupop-apiserver"];

@@ -1,4 +1,4 @@
-//! Which nodes' pods are watched, what a drain of them has to do, and which nodes are passed over because of their pods.
+//! Decides which nodes' pods are watched, plans drains, and finds nodes that no drain can empty.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -52,7 +52,7 @@ pub(crate) struct Moment {
     pub(crate) time: Timestamp,
 }
 
-/// What follows from the pods of a node. It is computed again only when something changes from which it follows.
+/// The result of a look at the pods of a node. It is computed again only when something changes from which it follows.
 struct Look {
     from: Basis,
     /// When time alone changes it.

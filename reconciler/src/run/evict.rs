@@ -26,7 +26,7 @@ const LEAVING: &str = "its namespace is being deleted, and the pod with it";
 /// Longest refusal that is quoted, in bytes.
 const MAX_MESSAGE: usize = 300;
 
-/// What the API server answered to an eviction.
+/// The API server's answer to an eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EvictionAnswer {
     Accepted,

@@ -44,11 +44,11 @@ const TOKEN_MAX: u64 = 16 * 1024;
 const QUERY_LOGGED: usize = 256;
 
 const BROKE_OFF: &str = "its answer broke off, is not HTTP, or has too long a head";
-/// How to write a URL.
+/// The hint for a URL.
 const URL: &str = ": write a URL such as https://prometheus.monitoring.svc:9090, without user, query and fragment";
 const NO_AUTHORITY: &str = " has to hold the authorities for an https URL, as PEM";
 
-/// What is known, and what was logged of it.
+/// The states of gates, and what was logged.
 pub(crate) struct GateAnswers {
     gates: Gates,
     /// The reason why queries have no answer.

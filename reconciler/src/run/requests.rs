@@ -1,4 +1,4 @@
-//! What is asked of the API server about one object, how it is asked, and what comes of it.
+//! Requests to the API server about one object, and their outcomes.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -72,7 +72,7 @@ pub enum Body {
     Grant(Box<Confirm>, JsonPatch),
 }
 
-/// How to make sure that a node is drained: by a fresh list of its pods, and then by a patch that tests that the Node is
+/// A check that a node is drained: by a fresh list of its pods, and then by a patch that tests that the Node is
 /// still cordoned and marked as it was.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Confirm {
@@ -87,7 +87,7 @@ pub struct Confirm {
     pub left: Vec<PodKey>,
 }
 
-/// What a request is for, if its answer means more than that the object was written.
+/// The purpose of a request, if its answer means more than that the object was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// To write this leader's term: this process leads once it succeeds.
@@ -127,7 +127,7 @@ pub struct Shown {
     pub json: Option<Box<RawValue>>,
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Written,

@@ -1,4 +1,4 @@
-//! What people are told: conditions and figures in statuses, Events, log lines. Statuses are written once they no longer change.
+//! Messages to people: conditions and figures in statuses, Events, log lines. Statuses are written once they no longer change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use crate::run::Pass;
 use crate::run::Reconciler;
 use crate::run::requests::{Body, Context, Request};
 
-/// How often a line may be logged about one node: its agent can change the reason as often as it likes, and its kubelet have
+/// Rate limit of log lines about one node: its agent can change the reason as often as it likes, and its kubelet have
 /// the shadow made and deleted, or its Node unreadable now and then. An update has some twenty reasons, one after the other,
 /// and a dozen writes.
 const LINES_OF_NODE: Quota = Quota::new(60, Duration::from_mins(1));
@@ -42,7 +42,7 @@ const MAX_EVENTS: usize = 64;
 /// Longest wait for the answer to an Event; after that it is dropped. A busy API server may need long.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What this leader has told, or is about to tell. Instants are durations since any fixed moment of a monotonic clock.
+/// Messages that this leader has written, or is about to write. Instants are durations since any fixed moment of a monotonic clock.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     /// By the name that the node's shadow has or would have.
@@ -51,7 +51,7 @@ pub(crate) struct Told {
     fleet: Debounced<DesiredFleetStatus>,
 }
 
-/// What was told of one node.
+/// The messages about one node.
 #[derive(Debug)]
 struct ToldOfNode {
     /// The reason that was last logged.
@@ -81,7 +81,7 @@ impl Default for ToldOfNode {
     }
 }
 
-/// What a reason means for the update of its node.
+/// The meaning of a reason for the update of its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progressing {
     /// A step begins, of this word.

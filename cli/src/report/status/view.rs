@@ -1,4 +1,4 @@
-//! What is shown of the fleet at a glance, and told to programs.
+//! The fleet at a glance, for people and programs.
 
 use brupop_api::NodeCounts;
 use jiff::tz::TimeZone;

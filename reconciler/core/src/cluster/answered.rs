@@ -1,4 +1,4 @@
-//! How answers to requests bring the cluster up to date before the watches do, so that the next pass sees its own writes.
+//! Applies answers to requests to the cluster before the watches do, so that the next pass sees its own writes.
 
 use std::time::Duration;
 

@@ -398,7 +398,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// What is left of the limits: how many more nodes may be out of service in each pool, and in the whole fleet.
+/// The room within the limits: how many more nodes may be out of service in each pool, and in the whole fleet.
 struct Room<'a> {
     fleet: Limit<'a>,
     /// The default pool's, and then those of the others.
@@ -407,7 +407,7 @@ struct Room<'a> {
     control_plane: Option<&'a str>,
 }
 
-/// What is left of one limit.
+/// The room within one limit.
 #[derive(Default)]
 struct Limit<'a> {
     most: u64,

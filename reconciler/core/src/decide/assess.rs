@@ -1,4 +1,4 @@
-//! What one node asks for: its next step, or why it waits. Which nodes get slots is not known yet.
+//! Assesses one node: its next step, or why it waits. Slots are allocated later.
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
@@ -19,17 +19,17 @@ use crate::workloads::Evicted;
 /// The reason for a node whose kubelet's first report lacks it: nobody knows whether such a host has rebooted.
 const NO_BOOT_ID: &str = "its kubelet reports no boot ID (status.nodeInfo.bootID)";
 
-/// How a host is that should have rebooted.
+/// Describes a host that should have rebooted.
 const NOT_BACK: &str = "has not come back from its reboot in time";
 const STAYED: &str =
     "was asked to reboot, has not done so in time, and its agent still reports from the same boot";
 
 const EVICTS: Reason<'static> = Reason::Draining(DrainStep::Evicts);
 
-/// What to do for a node, and why. Before slots are allocated, it is what the node asks for.
+/// The step for a node, and the reason. Before slots are allocated, it is what the node asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision<'a> {
-    /// What is to be done now; `None` = wait.
+    /// The step to take now; `None` = wait.
     pub step: Option<Step<'a>>,
     /// The reason why the node moves or waits.
     pub reason: Reason<'a>,
@@ -187,7 +187,7 @@ impl<'a> Case<'_, 'a> {
     fn must_stop(self) -> Option<Abort> {
         let (view, node, shadow) = (self.view, self.node, self.shadow);
         let fails_for_ever = shadow.status.problem == Some(Problem::NoInPlaceUpdates);
-        // What was said before a reboot says nothing of the host that is back.
+        // A report from before a reboot says nothing of the host that is back.
         let silent = view.time.host_silent && self.boot() == Boot::Same;
         if shadow.reports(State::ErrorReset) && fails_for_ever {
             Some(Abort::NoInPlaceUpdates)
@@ -374,7 +374,7 @@ impl<'a> Case<'_, 'a> {
         } else {
             NOT_BACK
         }));
-        // Who repairs nodes by replacing them may do so from now on.
+        // From now on, a repair by replacement is allowed.
         match node
             .marker()
             .filter(|marker| marker.keeps_autoscalers_away())
@@ -483,7 +483,7 @@ impl<'a> Case<'_, 'a> {
         if view.pods.undrainable.is_some() && !view.force {
             return abort(Abort::CannotDrain);
         }
-        // What is begun goes on: a node that is out of load balancers does not wait there for a budget.
+        // A started exclusion goes on: a node that is out of load balancers does not wait there for a budget.
         let waits = !view.force && !view.pods.waited && !is_excluded;
         if let Some(why) = view.pods.blocked.filter(|_| waits) {
             return wait(Reason::BudgetAllowsNone(why));
@@ -575,7 +575,7 @@ fn stands_still(decision: &Decision<'_>) -> bool {
     }
 }
 
-/// In which boot the host is, on facts of the Node alone.
+/// The boot of the host, on facts of the Node alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Boot {
     /// Still in the boot from which the update began (or was granted).

@@ -1,4 +1,4 @@
-//! What to do for a node now, and why not more: pure functions from facts to writes.
+//! Decides the next write for each node, and explains why not more: pure functions from facts to writes.
 //!
 //! Each write tests the facts that it was decided on, so the API server refuses a write that was decided on a stale
 //! view. The model checker runs these very functions.
@@ -35,11 +35,11 @@ pub use step::{Deletion, Effect, Step, new_shadow};
 pub(crate) use versions::NOT_RETURNED;
 pub use versions::why_halted;
 
-/// What to do in the whole fleet.
+/// The decisions for the whole fleet.
 #[derive(Clone, Debug)]
 pub struct Decisions<'a> {
     pub allocation: Allocation<'a>,
-    /// What to do for each node, in the order of the views.
+    /// The decision for each node, in the order of the views.
     pub nodes: Vec<Decision<'a>>,
 }
 

@@ -1,4 +1,4 @@
-//! Why a node moves, or why not; and why updates are given up: stable words for conditions, metrics, alerts and
+//! Reasons why a node moves or waits, and why updates are given up: stable words for conditions, metrics, alerts and
 //! `last_failure.reason`, each with a sentence for people that ends with what to do.
 
 mod detail;
@@ -83,7 +83,7 @@ fn text(text: fmt::Arguments<'_>) -> Cow<'static, str> {
         .map_or_else(|| Cow::Owned(text.to_string()), Cow::Borrowed)
 }
 
-/// What a reason means for its node. *Idle*: meanwhile its agent downloads nothing.
+/// The meaning of a reason for its node. *Idle*: meanwhile its agent downloads nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     /// The node is not seen, or not understood.
@@ -394,7 +394,7 @@ impl<'a> Reason<'a> {
     }
 }
 
-/// What a remedy is about.
+/// The names that a remedy needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Named<'a> {
     pub node: &'a str,
@@ -441,7 +441,7 @@ impl Named<'_> {
     }
 }
 
-/// Whose failure it is that an update is given up.
+/// The party to blame for an update that is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Blame {
     /// People or new releases cause it, and nobody has failed.

@@ -1,4 +1,4 @@
-//! How far a version has come: which pools are done with it (`spec.dependsOn`), how old it is (`spec.versions.minAge`), and which
+//! The progress of a version: which pools are done with it (`spec.dependsOn`), how old it is (`spec.versions.minAge`), and which
 //! nodes are behind although their hosts name no update.
 //!
 //! The ledger notes since when a pool is done: one of its nodes runs the version in service, and none is left that wants it, or
@@ -27,16 +27,16 @@ use crate::pool::Release;
 /// This many nodes must name a version at a time; one, if there is only one.
 const WITNESSES: usize = 2;
 
-/// What the nodes say of pools that others come after, and of versions.
+/// The reports of nodes about pools that go first, and about versions.
 #[derive(Default)]
 pub(crate) struct Survey<'a> {
-    /// What the nodes of each of these pools say, with the first by name of those that say the same.
+    /// The reports of the nodes of each of these pools, each with the first node by name.
     followed: BTreeMap<&'a str, BTreeMap<Member<'a>, &'a str>>,
     /// The versions that a node of each variant runs or wants.
     known: BTreeSet<Release<'a>>,
 }
 
-/// What a node of a pool says.
+/// The report of a node of a pool.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Member<'a> {
     variant: &'a str,
@@ -211,7 +211,7 @@ pub(super) fn reported<'v, 'a: 'v>(
     releases.filter(|release| !is_dated(release)).collect()
 }
 
-/// What the opted-in nodes of one variant run and choose.
+/// The versions that the opted-in nodes of one variant run and choose.
 #[derive(Default)]
 pub(super) struct Offers<'a> {
     /// The versions that they run, each with its text and the first node by name.

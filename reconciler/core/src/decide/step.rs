@@ -84,7 +84,7 @@ pub enum Deletion {
     OptedOut,
 }
 
-/// What is asked of the API server.
+/// A request to the API server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect<'a> {
     Write(Write<'a>),

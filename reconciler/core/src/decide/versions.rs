@@ -1,4 +1,4 @@
-//! What the ledger remembers of each version and variant: how many nodes reached it, which failed, and whether it is halted.
+//! The ledger's record of each version and variant: how many nodes reached it, which failed, and whether it is halted.
 //!
 //! All of it rests on Nodes and our own spec. Nothing that an agent reports can count a failure or resume a version. A person
 //! resumes a version by the exact time of its halt. So a halt is later than what the spec names already, whatever the leaders'
@@ -60,7 +60,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
             versions.count(name, at.map(|at| nodes[at].view));
         }
         let kept = nodes.iter().filter_map(|it| Some((it.view, it.kept()?)));
-        // What cannot be read says nothing of its host.
+        // An unreadable shadow says nothing of its host.
         for (view, slot) in kept.filter(|(view, _)| !view.unreadable) {
             versions.note_lost(view, slot);
             versions.count_early(view, slot);
@@ -173,7 +173,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
         let [failed_at, now] = [failed_at, self.fleet.now].map(|text| times::read(Some(text)));
         let record = record_of(self.fleet.versions, release);
         let counted = record.and_then(|it| it.failures.iter().find(|failure| failure.node == node));
-        // What a clock that was ahead has counted hides nothing.
+        // A count by a clock that was ahead hides nothing.
         counted
             .map(|counted| times::read(Some(&counted.at)))
             .is_some_and(|at| failed_at <= at && at <= now)

@@ -1,4 +1,4 @@
-//! What stands in the way of a drain before it begins: pods that nobody recreates, budgets, pods that do not end. Which pods a
+//! Finds obstacles to a drain before it begins: pods that nobody recreates, budgets, pods that do not end. Which pods a
 //! budget covers, and whether it lets them go, is as in the API server's eviction.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ const REQUIREMENTS_MAX: usize = 4096;
 const COMPARED_MAX: usize = 110 * REQUIREMENTS_MAX;
 /// Looks at nodes that cost more than this in sum are not made without a pause, but for one. It takes some milliseconds.
 pub const LOOKS_AT_ONCE: usize = 200_000;
-/// What a pod costs before it is compared with budgets, and a budget whose namespace has no pod here.
+/// Comparisons that a pod costs before it is compared with budgets, and a budget whose namespace has no pod here.
 const OF_POD: usize = 200;
 const OF_BUDGET: usize = 2;
 

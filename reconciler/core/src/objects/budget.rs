@@ -15,11 +15,11 @@ use serde_json::value::RawValue;
 const SELECTOR_MAX: usize = 4 * 1024;
 /// Most keys and values of a selector.
 const REQUIREMENTS_MAX: usize = 64;
-/// What the disruption controller writes when it cannot work out a budget, for example because it does not know the
+/// Reason that the disruption controller writes when it cannot compute a budget, for example because it does not know the
 /// controller of one of its pods.
 const SYNC_FAILED: &str = "SyncFailed";
 
-/// What a drain needs of a budget.
+/// The part of a budget that a drain needs.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Budget {
@@ -33,13 +33,13 @@ pub struct Budget {
     pub enough_healthy: bool,
     /// Number of disruptions that it allows now.
     pub allowed: i32,
-    /// What would make it allow one.
+    /// The change that would make it allow one.
     pub remedy: BudgetRemedy,
     /// Whether its controller has seen its latest version.
     pub observed: bool,
 }
 
-/// What makes a budget that allows no disruption allow one.
+/// The change that would make a closed budget allow a disruption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetRemedy {
     /// Its `maxUnavailable` is zero, or its `minAvailable` is 100%: no number of pods is enough.

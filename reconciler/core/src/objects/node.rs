@@ -1,4 +1,4 @@
-//! What is read of a Node, with bounds on what others can put into it.
+//! Parses Nodes, with bounds on values that others can set.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -62,7 +62,7 @@ impl Words {
     }
 }
 
-/// What decisions and patches need of a Node. It is read once per change of the Node, because passes are far more
+/// The part of a Node that decisions and patches need. It is read once per change of the Node, because passes are far more
 /// frequent. A Node that cannot be read has a marker that cannot be read, so it is left alone and keeps its slot. It counts as one
 /// of its pool, its zone and the control plane all the same.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -115,7 +115,7 @@ pub struct NodeFacts {
     pub variant: Option<String>,
     /// The value of the well-known label of its zone.
     pub zone: Option<String>,
-    /// What we changed on it; or why that, or the Node, cannot be read.
+    /// Our changes of it; or why they, or the Node, cannot be read.
     pub marker: Option<Result<Marker, String>>,
 }
 

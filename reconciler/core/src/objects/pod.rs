@@ -30,7 +30,7 @@ const OWNER_MAX: usize = 318;
 /// A pod as it is watched, readable or not.
 pub type PodItem = Item<Pod>;
 
-/// What a drain needs of a pod.
+/// The part of a pod that a drain needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Pod {

@@ -1,4 +1,4 @@
-//! What Events say, and which of them.
+//! Texts of Events, and which Events there are.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 

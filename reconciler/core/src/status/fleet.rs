@@ -19,13 +19,13 @@ use crate::decide::{Decision, Reason, why_halted};
 use crate::facts::{FleetFacts, NodeView, Observed, PoolFacts, in_order, is_unavailable};
 use crate::objects::NodeFacts;
 
-/// What the fleet says before its leader has looked.
+/// The fleet's message before its leader has looked.
 const NOT_TRIED_OUT: &str = "it is not known yet whether the rules of admission are in force, and whether upstream's \
                              operator is installed";
-/// What of the message about halts is for the nodes that failed, at least, in bytes.
+/// Bytes of the message about halts that are reserved for the nodes that failed.
 const WHY: usize = 160;
 
-/// What the fleet's status should show to people.
+/// The wanted status of the fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesiredFleetStatus {
     /// Figures of all opted-in nodes.
@@ -255,7 +255,7 @@ fn is_plain(record: &VersionRecord) -> bool {
     words.all(|text| !text.is_empty() && text.bytes().all(plain))
 }
 
-/// How far opted-in nodes are.
+/// The progress of opted-in nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress<'a> {
     /// What is counted; without the limit, which is no count.

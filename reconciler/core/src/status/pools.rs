@@ -1,4 +1,4 @@
-//! What people see of a pool: its status.
+//! The status of a pool, for people.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -28,7 +28,7 @@ const NO_NODES: &str = "the pool owns no node that is opted in";
 const NO_FORCE: &str = "spec.drain.onTimeout is Force, but the reconciler may not delete pods, so it counts as Abort; add the \
                         component force-drain, or write Abort";
 
-/// What the status of a pool should show.
+/// The wanted status of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesiredPoolStatus {
     counts: NodeCounts,
@@ -37,7 +37,7 @@ pub struct DesiredPoolStatus {
     conditions: [DesiredCondition; 5],
 }
 
-/// What is seen of the nodes of one pool.
+/// The figures of the nodes of one pool.
 #[derive(Default)]
 struct Tally<'a> {
     progress: Progress<'a>,

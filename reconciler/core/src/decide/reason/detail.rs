@@ -1,4 +1,4 @@
-//! What the sentences of reasons say beside their words.
+//! Details in the sentences of reasons.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::Abort;
 use crate::facts::{FirstPool, FirstPoolStanding};
 use crate::window::Until;
 
-/// What a word does not tell.
+/// A detail of a reason.
 pub(super) trait Detail {
     const UNKNOWN: Self;
 }

@@ -6,7 +6,7 @@ use super::zones;
 const WHY: &str = "shop/debug has no controller";
 const BUDGET: &str = "the PodDisruptionBudget shop/cart";
 
-/// What stands in the way of a drain.
+/// An obstacle to a drain.
 type Change = fn(&mut NodeView<'static>);
 
 fn undrainable(view: &mut NodeView<'static>) {

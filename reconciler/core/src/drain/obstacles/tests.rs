@@ -1,4 +1,4 @@
-//! What stands in the way of a drain.
+//! An obstacle to a drain.
 
 use super::*;
 use crate::drain::{Budgets, matters};
