@@ -25,7 +25,7 @@ use crate::shadow::Seen;
 use host_session::{HostSession, now};
 use reporter::Reporter;
 
-/// Why the agent ends by itself.
+/// The reason why the agent ends by itself.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "nobody has listened on {} for {} s; the process ends, so that a new container mounts the socket again. The kubelet \
@@ -40,7 +40,7 @@ pub struct SocketAbandoned {
     pub after: Duration,
 }
 
-/// Looks after one host.
+/// The agent's loop, which looks after one host.
 #[derive(Debug)]
 pub struct Agent {
     host: HostSession,

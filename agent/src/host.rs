@@ -39,14 +39,14 @@ pub enum StatusAnswer {
     Unknown,
     /// 423: an update command runs.
     Busy,
-    /// 200.
+    /// Status 200, with an answer that is understood.
     Known(UpdateStatus),
 }
 
 /// The host's answer to a command; sentences are the host's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandAnswer {
-    /// 204: begun, not done.
+    /// Status 204: the command has begun, and is not done.
     Begun,
     /// It is not done; 423 while another command runs. Holds why.
     Refused(String),

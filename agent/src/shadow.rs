@@ -30,7 +30,7 @@ pub(crate) struct ShadowCopy {
 }
 
 impl ShadowCopy {
-    /// UID and resource version.
+    /// Returns UID and resource version of the shadow.
     pub(crate) fn version(&self) -> Option<(Option<String>, Option<String>)> {
         let shadow = self.current.as_ref()?;
         Some((shadow.uid(), shadow.resource_version()))

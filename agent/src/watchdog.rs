@@ -8,7 +8,6 @@ use brupop_runtime::Heartbeat;
 
 /// A turn takes less than this: each of its waits has a limit of its own, and these limits add up to 50 s.
 pub(crate) const LONGEST_TURN: Duration = Duration::from_mins(1);
-/// Pause between two checks.
 const PERIOD: Duration = Duration::from_secs(5);
 /// Stack of the thread, which does next to nothing.
 const STACK: usize = 128 << 10;

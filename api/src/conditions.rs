@@ -36,23 +36,23 @@ pub const UPDATED: &str = "Updated";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What this condition is about, in CamelCase.
+    /// The subject of this condition, in CamelCase.
     #[serde(rename = "type")]
     #[schemars(with = "Word")]
     pub type_: String,
-    /// `True`, `False` or `Unknown`.
+    /// The value: `True`, `False` or `Unknown`.
     pub status: ConditionStatus,
     /// A stable word for the state, in CamelCase; safe to alert on.
     #[schemars(with = "Word")]
     pub reason: String,
-    /// A sentence for people.
+    /// The explanation, a sentence for people.
     #[schemars(with = "Sentence")]
     pub message: String,
     /// The generation of the spec that this is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Counter")]
     pub observed_generation: Option<u64>,
-    /// When `status` last changed.
+    /// The time at which `status` last changed.
     #[schemars(with = "Time")]
     pub last_transition_time: String,
 }

@@ -95,7 +95,7 @@ mod tests {
             .for_each(|(key, part)| unsaid(&format!("{path}/{key}"), part, found));
     }
 
-    /// What users apply is what the types say.
+    /// The applied definitions match the types.
     #[test]
     fn the_definitions_are_those_of_the_manifests() {
         for crd in all() {
@@ -129,7 +129,7 @@ mod tests {
         }
     }
 
-    /// What people get wrong is answered with what to write.
+    /// Mistakes are answered with what to write.
     #[test]
     fn what_people_write_is_held_to_rules_with_sentences() {
         let mut found = vec![];

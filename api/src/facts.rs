@@ -5,13 +5,13 @@ use crate::shadow::{BottlerocketShadow, LastFailure, Problem, Staged, State};
 /// A shadow as decisions see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShadowFacts<'a> {
-    /// `metadata.name`.
+    /// The shadow's `metadata.name`, with its prefix.
     pub name: &'a str,
-    /// `metadata.uid`.
+    /// The shadow's `metadata.uid`, borrowed from it.
     pub uid: &'a str,
     /// `metadata.generation`: changes with every change of the spec.
     pub generation: u64,
-    /// The spec.
+    /// Facts of the shadow's spec.
     pub spec: SpecFacts<'a>,
     /// The status; all absent if there is none.
     pub status: StatusFacts<'a>,

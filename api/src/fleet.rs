@@ -14,7 +14,7 @@ use crate::schema::{
     WrittenVersion,
 };
 
-/// What people ask of the fleet.
+/// The requests of people to the fleet.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "brupop.bottlerocket.aws",
@@ -61,7 +61,7 @@ pub struct BottlerocketFleetSpec {
     #[schemars(length(max = crate::crds::VERSION_RECORDS_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["version".into(), "variant".into()]))]
     pub resumed_versions: Vec<ResumedVersion>,
-    /// How many nodes may be unavailable at once in the whole fleet: a number, or a percentage of the labelled nodes. It raises
+    /// Number of nodes that may be unavailable at once in the whole fleet: a number, or a percentage of the labelled nodes. It raises
     /// no other limit: those of pools hold beside it, and `MAX_CONCURRENT_UPDATE` for the nodes that no pool selects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "IntOrString", extend("nullable" = false))]
@@ -103,7 +103,7 @@ impl Default for FailureThreshold {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResumedVersion {
-    /// The version.
+    /// The halted version to resume.
     #[schemars(with = "WrittenVersion")]
     pub version: String,
     /// The variant for which it is halted, such as `aws-k8s-1.36`.
@@ -114,7 +114,7 @@ pub struct ResumedVersion {
     pub halted_at: String,
 }
 
-/// What the reconciler keeps; its slots are the only right to update a node.
+/// The ledger. Its slots are the only right to update a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[schemars(extend("default" = schema::unobserved()))]
 #[serde(rename_all = "camelCase")]
@@ -132,7 +132,7 @@ pub struct BottlerocketFleetStatus {
         "x-kubernetes-validations" = schema::name_keys(crate::crds::NAME_MAX)
     ))]
     pub slots: BTreeMap<String, Slot>,
-    /// What became of each version for each variant; the oldest first.
+    /// The outcome of each version for each variant; the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = crate::crds::VERSION_RECORDS_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["version".into(), "variant".into()]))]
@@ -142,7 +142,7 @@ pub struct BottlerocketFleetStatus {
     #[schemars(length(max = crate::crds::DONE_POOLS_MAX * crate::crds::DONE_VERSIONS_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["pool".into(), "version".into()]))]
     pub done_pools: Vec<DonePool>,
-    /// How far all opted-in nodes are.
+    /// The progress of all opted-in nodes.
     #[serde(flatten)]
     pub counts: NodeCounts,
     /// Nodes that run Bottlerocket and are not opted in.
@@ -172,11 +172,11 @@ pub struct BottlerocketFleetStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// How many opted-in nodes of a pool, or of the whole fleet, are in which state.
+/// Numbers of opted-in nodes of a pool, or of the whole fleet, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeCounts {
-    /// All opted-in nodes.
+    /// Number of all opted-in nodes.
     #[schemars(with = "Counter")]
     pub nodes: u64,
     /// Nodes for which there is no update.
@@ -200,7 +200,7 @@ pub struct NodeCounts {
     /// Nodes that are out of service, for whatever reason.
     #[schemars(with = "Counter")]
     pub unavailable_nodes: u64,
-    /// How many may be out of service at once.
+    /// Number of nodes that may be out of service at once.
     #[schemars(with = "Counter")]
     pub unavailable_limit: u64,
 }
@@ -216,7 +216,7 @@ pub struct Slot {
     /// The attempt this slot is for: the shadow's `spec.attempt` once its spec has moved.
     #[schemars(with = "Counter")]
     pub attempt: u64,
-    /// When it was taken.
+    /// The time at which it was taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Time>")]
     pub since: Option<String>,
@@ -248,14 +248,14 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// What became of one version on the nodes of one variant.
+/// The outcome of one version on the nodes of one variant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VersionRecord {
-    /// The version.
+    /// The version that this record describes.
     #[schemars(with = "Version")]
     pub version: String,
-    /// The variant.
+    /// The variant that this record describes.
     #[schemars(with = "Variant")]
     pub variant: String,
     /// When two nodes (or the only one) first reported the version, one of them of this variant. A pool's `minAge` counts from
@@ -289,7 +289,7 @@ pub struct DonePool {
     /// The name of the pool.
     #[schemars(length(max = crate::crds::POOL_NAME_MAX), regex(pattern = schema::NAME))]
     pub pool: String,
-    /// The version.
+    /// The version that the pool has finished.
     #[schemars(with = "Version")]
     pub version: String,
     /// The time since which it is done.
@@ -300,13 +300,13 @@ pub struct DonePool {
 /// A node that failed to reach a version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeFailure {
-    /// Name of the node.
+    /// Name of the node that failed.
     #[schemars(length(max = crate::crds::NAME_MAX), regex(pattern = schema::NAME))]
     pub node: String,
-    /// When it was counted.
+    /// The time at which it was counted.
     #[schemars(with = "Time")]
     pub at: String,
-    /// Why, in CamelCase.
+    /// The reason of the failure, in CamelCase.
     #[schemars(with = "Word")]
     pub reason: String,
 }

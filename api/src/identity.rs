@@ -12,11 +12,11 @@ const POD_UID: &str = "authentication.kubernetes.io/pod-uid";
 /// One of our processes, told by its service account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Component {
-    /// Runs on each node.
+    /// The agent, which runs on each node.
     Agent,
-    /// Orchestrates.
+    /// The reconciler, which decides for all nodes.
     Reconciler,
-    /// Guards.
+    /// The webhook, which judges writes of shadows.
     Webhook,
 }
 
@@ -25,11 +25,11 @@ pub enum Component {
 pub struct PodIdentity {
     /// Name of the node that the pod runs on.
     pub node_name: String,
-    /// UID of that node.
+    /// UID of the Node of that name.
     pub node_uid: String,
-    /// Name of the pod.
+    /// Name of the pod with the token.
     pub pod_name: String,
-    /// UID of the pod.
+    /// UID of the pod with the token.
     pub pod_uid: String,
 }
 

@@ -33,7 +33,7 @@ pub trait Readable: Sized + Clone + Debug + Send + Sync + 'static {
 pub struct Item<T> {
     /// Namespace, name, UID and resource version, and nothing else.
     pub metadata: ObjectMeta,
-    /// What was read.
+    /// The parsed body, or why it cannot be parsed.
     pub body: Result<T, Unreadable>,
 }
 
@@ -43,7 +43,7 @@ impl<T> Item<T> {
         self.body.as_ref().ok()
     }
 
-    /// `metadata.name`.
+    /// Returns `metadata.name` of the object.
     pub fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
     }
@@ -53,7 +53,7 @@ impl<T> Item<T> {
         self.metadata.namespace.as_deref().unwrap_or_default()
     }
 
-    /// `metadata.uid`.
+    /// Returns `metadata.uid` of the object.
     pub fn uid(&self) -> &str {
         self.metadata.uid.as_deref().unwrap_or_default()
     }
@@ -215,11 +215,11 @@ pub enum Unreadable {
     /// It is not the JSON that it should be, and was read from a text.
     #[error("{what} (line {line}, column {column})")]
     At {
-        /// What is wrong.
+        /// The fault, in a few words.
         what: &'static str,
-        /// The line, from 1.
+        /// The line of the fault, from 1.
         line: usize,
-        /// The column, from 0.
+        /// The column of the fault, from 0.
         column: usize,
     },
     /// It is not the JSON that it should be.

@@ -42,7 +42,7 @@ macro_rules! words {
         pub enum $name { $($(#[$says])* $value,)* }
 
         impl $name {
-            /// Every one of them.
+            /// All values of the type, in order.
             pub const ALL: [Self; [$(Self::$value),*].len()] = [$(Self::$value),*];
 
             /// The word that stands in objects, metrics and logs.

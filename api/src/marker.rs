@@ -16,7 +16,7 @@ pub const EVICTED_OWNERS_MAX: usize = 24;
 /// Most of the operator's own pods that are evicted from a node.
 pub const OPERATOR_PODS_MAX: usize = 16;
 
-/// What we changed on a node. A field of a step is removed when the step is undone.
+/// The operator's changes of a node. A field of a step is removed when the step is undone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Marker {

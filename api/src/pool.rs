@@ -17,7 +17,7 @@ use crate::schema::{
     Version, WrittenTime, WrittenVersion,
 };
 
-/// How and when the pool updates its nodes.
+/// Rules for updating the pool's nodes.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "brupop.bottlerocket.aws",
@@ -62,7 +62,7 @@ pub struct BottlerocketPoolSpec {
     /// No update starts while this is true. Nodes that are cordoned already are finished. Default: false.
     #[serde(default)]
     pub paused: bool,
-    /// How many nodes of the pool may be unavailable at once: a number, or a percentage of its nodes, rounded down but at least
+    /// Number of nodes of the pool that may be unavailable at once: a number, or a percentage of its nodes, rounded down but at least
     /// 1. Nodes that are not Ready count. Default: 1.
     #[serde(default = "one")]
     #[schemars(extend("nullable" = false))]
@@ -77,10 +77,10 @@ pub struct BottlerocketPoolSpec {
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub freezes: Vec<Freeze>,
-    /// How the pool spreads over zones, or over another topology.
+    /// The pool's rule for zones, or for another topology.
     #[serde(default)]
     pub topology: Topology,
-    /// Which versions are allowed. Hosts choose their version; a pool can only refuse it. Default: all.
+    /// The allowed versions. Hosts choose their version; a pool can only refuse it. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub versions: Option<Versions>,
     /// Pools that must be done with a version before this one begins with it. Default: none.
@@ -88,10 +88,10 @@ pub struct BottlerocketPoolSpec {
     #[schemars(length(max = crate::crds::DEPENDS_ON_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["pool".into()]))]
     pub depends_on: Vec<DependsOn>,
-    /// How nodes are drained before their reboot.
+    /// Rules for draining nodes before their reboot.
     #[serde(default)]
     pub drain: Drain,
-    /// How an updated node is verified before it gives its slot back.
+    /// Rules for verifying an updated node before it gives its slot back.
     #[serde(default)]
     pub verify: Verify,
     /// Queries that hold updates back unless all is well. Default: none.
@@ -131,10 +131,10 @@ pub struct NodeSelector {
 #[x_kube(validation = Rule::new("(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)")
     .message("In and NotIn need values; Exists and DoesNotExist take none"))]
 pub struct NodeRequirement {
-    /// Key of the label.
+    /// Key of the label that is compared.
     #[schemars(with = "LabelKey")]
     pub key: String,
-    /// How the label's value relates to `values`: `In`, `NotIn`, `Exists` or `DoesNotExist`.
+    /// The relation of the label's value to `values`: `In`, `NotIn`, `Exists` or `DoesNotExist`.
     pub operator: Operator,
     /// The values for `In` and `NotIn`. `Exists` and `DoesNotExist` take none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -162,7 +162,7 @@ pub struct Window {
     /// When it opens: a cron expression of five fields (minute hour day month weekday), such as `0 2 * * SAT`.
     #[schemars(with = "Schedule")]
     pub schedule: String,
-    /// How long it stays open, such as `4h` or `1h30m`; at most a week.
+    /// Time for which it stays open, such as `4h` or `1h30m`; at most a week.
     #[schemars(with = "Duration")]
     pub duration: String,
     /// The time zone of the schedule, a name of the IANA database such as `Europe/Berlin`. Default: UTC.
@@ -179,7 +179,7 @@ fn utc() -> String {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[x_kube(validation = Rule::new(schema::ordered()).message("start comes before end"))]
 pub struct Freeze {
-    /// Name of the freeze.
+    /// Name of the freeze, for people.
     #[schemars(with = "LabelValue", length(min = 1))]
     pub name: String,
     /// When it begins, such as `2026-12-20T00:00:00+01:00`.
@@ -190,7 +190,7 @@ pub struct Freeze {
     pub end: String,
 }
 
-/// How a pool spreads over zones.
+/// The pool's rule for zones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Topology {
@@ -210,7 +210,7 @@ impl Default for Topology {
     }
 }
 
-/// How a pool spreads over zones.
+/// The pool's rule for zones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum TopologyMode {
     /// Among otherwise equal nodes, one of the zone with the fewest updates goes first.
@@ -220,17 +220,17 @@ pub enum TopologyMode {
     OneAtATime,
 }
 
-/// How nodes are drained before their reboot.
+/// Rules for draining nodes before their reboot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Drain {
-    /// How long a drain may take, from a second to a week. Default: 15m.
+    /// The time that a drain may take, from a second to a week. Default: 15m.
     #[schemars(with = "Duration")]
     pub timeout: String,
-    /// What becomes of a drain that takes longer: `Abort` gives the update up, `Force` deletes the remaining pods, whatever their
+    /// The fate of a drain that takes longer: `Abort` gives the update up, `Force` deletes the remaining pods, whatever their
     /// budgets say. `Force` needs the component force-drain, and is `Abort` without it. Default: Abort.
     pub on_timeout: OnTimeout,
-    /// How long a node is excluded from load balancers before it is cordoned, such as `90s`. Default: 0s, not at all.
+    /// Time for which a node is excluded from load balancers before it is cordoned, such as `90s`. Default: 0s, not at all.
     #[schemars(with = "Duration")]
     pub load_balancer_delay: String,
     /// No update begins on a node with a running pod that asks not to be disrupted (`karpenter.sh/do-not-disrupt: "true"`,
@@ -249,7 +249,7 @@ impl Default for Drain {
     }
 }
 
-/// What becomes of a drain that takes too long.
+/// The fate of a drain that takes too long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnTimeout {
     /// The update is given up, and what was changed is undone.
@@ -259,14 +259,14 @@ pub enum OnTimeout {
     Force,
 }
 
-/// How an updated node is verified before it gives its slot back.
+/// Rules for verifying an updated node before it gives its slot back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Verify {
-    /// How long node and agent must be Ready without interruption; at most a week. Default: 1m.
+    /// Time for which node and agent must be Ready without interruption; at most a week. Default: 1m.
     #[schemars(with = "Duration")]
     pub ready_for: String,
-    /// For how long the node then keeps its slot while an evicted workload has fewer pods available than before; at most a week.
+    /// Time for which the node then keeps its slot while an evicted workload has fewer pods available than before; at most a week.
     /// `0s` does not look. Default: 15m.
     #[schemars(with = "Duration")]
     pub workloads_timeout: String,
@@ -308,7 +308,7 @@ pub struct PrometheusGate {
     pub requires: Option<String>,
 }
 
-/// Which versions are allowed.
+/// The allowed versions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Versions {
@@ -320,7 +320,7 @@ pub struct Versions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<WrittenVersion>")]
     pub below: Option<String>,
-    /// How old a version must be, such as `72h`; at most 90 days. Its age counts from when two nodes (or the only one) first named
+    /// The age that a version must have, such as `72h`; at most 90 days. Its age counts from when two nodes (or the only one) first named
     /// it while there were pools. Default: 0s.
     #[serde(default = "at_once")]
     #[schemars(with = "Duration")]
@@ -343,7 +343,7 @@ pub struct DependsOn {
     /// Name of the pool. A pool that does not exist is never done.
     #[schemars(with = "PoolName")]
     pub pool: String,
-    /// How long it must have been done without interruption, such as `24h`. After that, nodes that join it change nothing; a halt
+    /// Time for which it must have been done without interruption, such as `24h`. After that, nodes that join it change nothing; a halt
     /// of the version does. Default: 0s.
     #[serde(default = "at_once")]
     #[schemars(with = "Duration")]
@@ -354,7 +354,7 @@ fn at_once() -> String {
     "0s".to_owned()
 }
 
-/// What people see of a pool. The reconciler writes it and decides nothing by it.
+/// Figures and conditions of a pool, for people. The reconciler writes them and decides nothing by them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[schemars(extend("default" = schema::unobserved()))]
 #[serde(rename_all = "camelCase")]
@@ -363,18 +363,18 @@ pub struct BottlerocketPoolStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Counter")]
     pub observed_generation: Option<u64>,
-    /// How far the nodes of the pool are.
+    /// The progress of the pool's nodes.
     #[serde(flatten)]
     pub counts: NodeCounts,
     /// The window that is open, or the next one; none if the pool has no windows, or none opens any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_window: Option<NextWindow>,
-    /// How many of its nodes run which version: the most frequent ones.
+    /// Numbers of its nodes by version: the most frequent ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = crate::crds::POOL_VERSIONS_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["version".into()]))]
     pub versions: Vec<VersionCount>,
-    /// Conditions of the pool.
+    /// Conditions of the pool; written by the reconciler.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = crate::crds::CONDITIONS_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
@@ -393,13 +393,13 @@ pub struct NextWindow {
     pub end: Option<String>,
 }
 
-/// How many nodes run a version.
+/// The number of nodes that run a version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VersionCount {
-    /// The version.
+    /// The version that these nodes run.
     #[schemars(with = "Version")]
     pub version: String,
-    /// How many nodes run it.
+    /// Number of nodes that run it.
     #[schemars(with = "Counter")]
     pub nodes: u64,
 }

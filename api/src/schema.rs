@@ -14,7 +14,7 @@ use crate::crds::{
 };
 use crate::printable::PATTERN;
 
-/// See [`is_variant`](crate::crds::is_variant).
+/// The pattern of variants, as in [`is_variant`](crate::crds::is_variant).
 const VARIANT: &str = "^[0-9A-Za-z._-]+$";
 const VARIANT_HINT: &str = "write a variant of Bottlerocket, such as aws-k8s-1.36";
 /// <https://semver.org/#is-there-a-suggested-regular-expression-regex-to-check-a-semver-string>
@@ -31,7 +31,7 @@ pub(crate) const UID: &str = r"^[0-9A-Za-z._-]*$";
 pub(crate) const NAME: &str = r"^[0-9a-z.-]*$";
 /// Names of objects that are keys: neither empty nor begun by a `-`, as an option of a command is.
 const NAME_KEY: &str = "^[0-9a-z]([0-9a-z.-]*[0-9a-z])?$";
-/// In CamelCase.
+/// The pattern of words in CamelCase.
 const WORD: &str = r"^[A-Z][A-Za-z]*$";
 const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 const LABEL_VALUE_HINT: &str =
@@ -60,16 +60,16 @@ const WRITTEN_TIME: &str = concat!(
     "T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
 );
 const WRITTEN_TIME_HINT: &str = "write a time with its offset, such as 2026-12-20T00:00:00+01:00";
-/// What cron expressions of five fields consist of, as far as characters go.
+/// The characters of cron expressions of five fields.
 const SCHEDULE: &str = "^ *([0-9A-Za-z*/,#?-]+ +){4}[0-9A-Za-z*/,#?-]+ *$";
 const SCHEDULE_MAX: usize = 128;
-/// What to write for the schedule of a window.
+/// The hint for the schedule of a window.
 pub const FIVE_FIELDS: &str =
     "write five fields (minute hour day month weekday), such as \"0 2 * * SAT\"";
-/// The rule for limits.
+/// The schema's rule for limits of pools.
 pub(crate) const MAX_UNAVAILABLE_RULE: &str =
     "type(self) == int ? self >= 1 && self <= 100000 : self.matches('^(100|[1-9][0-9]?)%$')";
-/// What to write instead.
+/// The hint for a limit that is refused.
 pub(crate) const MAX_UNAVAILABLE_HINT: &str =
     "write a number from 1, such as 2, or a percentage from 1% to 100%, such as \"10%\"";
 
@@ -112,7 +112,7 @@ pub(crate) struct Word(#[schemars(length(min = 1, max = WORD_MAX), regex(pattern
 #[derive(JsonSchema)]
 pub(crate) struct Sentence(#[schemars(length(max = MESSAGE_MAX), regex(pattern = PATTERN))] String);
 
-// What people write. A rule has words of its own, in place of which a pattern would be shown.
+// Types of values that people write. A rule has words of its own, in place of which a pattern would be shown.
 macro_rules! written {
     ($name:ident, $most:ident, $pattern:ident, $hint:ident) => {
         #[derive(JsonSchema)]

@@ -31,7 +31,7 @@ crate::words! {
     }
 }
 
-/// What the reconciler wants of a node.
+/// The state that the reconciler asks for.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "brupop.bottlerocket.aws",
@@ -87,7 +87,7 @@ crate::words! {
         .message("attempt never falls and is never removed")
 )]
 pub struct BottlerocketShadowSpec {
-    /// The state to reach.
+    /// The state that the node should reach.
     pub state: State,
     /// When the reconciler last changed `state`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -145,29 +145,29 @@ impl Readable for BottlerocketShadow {
 /// The last failed attempt since the last success.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LastFailure {
-    /// When it failed.
+    /// The time at which it failed.
     #[schemars(with = "Time")]
     pub at: String,
-    /// Number of the attempt.
+    /// Number of the attempt that failed.
     #[serde(default)]
     #[schemars(with = "Counter")]
     pub attempt: u64,
-    /// How many attempts have failed since the last success. Each of them doubles the back-off.
+    /// Number of failed attempts since the last success. Each of them doubles the back-off.
     #[schemars(with = "Counter")]
     pub count: u64,
-    /// Why it failed, in CamelCase.
+    /// The reason of the failure, in CamelCase.
     #[schemars(with = "Word")]
     pub reason: String,
-    /// Why it failed, as a sentence: what its drain failed on, or what its agent said.
+    /// The cause of the failure, as a sentence: the drain's obstacle, or the agent's message.
     #[serde(default)]
     #[schemars(with = "Sentence")]
     pub message: String,
 }
 
-/// Where a node is; its agent writes everything but pool and conditions. Nothing is required: these may come first.
+/// The state of a node. Its agent writes everything but pool and conditions, which may come first, so nothing is required.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 pub struct BottlerocketShadowStatus {
-    /// The version that runs.
+    /// The version that the host runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Version")]
     pub current_version: Option<String>,
@@ -175,7 +175,7 @@ pub struct BottlerocketShadowStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Version")]
     pub target_version: Option<String>,
-    /// The state reached.
+    /// The state that the node has reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_state: Option<State>,
     /// Failed steps since the last success, as the agent counts them.
@@ -201,14 +201,14 @@ pub struct BottlerocketShadowStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "BootId")]
     pub reboot_claimed_boot_id: Option<String>,
-    /// What is wrong, in one word, for decisions; `message` has the sentence.
+    /// The problem, in one word, for decisions; `message` has the sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
     /// The time since which the agent has said `problem`, without another word between; kept when the agent starts again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Time>")]
     pub problem_since: Option<String>,
-    /// What a person should know, at most 1 KiB, without line breaks. Nothing is decided on it.
+    /// A message for people, at most 1 KiB, without line breaks. Nothing is decided on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Sentence>")]
     pub message: Option<String>,
@@ -216,17 +216,17 @@ pub struct BottlerocketShadowStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = crate::crds::POOL_NAME_MAX), regex(pattern = schema::NAME))]
     pub pool: Option<String>,
-    /// Why the node moves or not; written by the reconciler only.
+    /// Conditions of the node; written by the reconciler only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = crate::crds::CONDITIONS_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 }
 
-/// What an agent staged.
+/// The image that an agent staged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Staged {
-    /// The image's version.
+    /// The version of the staged image.
     #[schemars(with = "Version")]
     pub version: String,
     /// The host's own time of the prepare that succeeded, or of the last of our commands since, if no other came between;
@@ -240,7 +240,7 @@ pub struct Staged {
 }
 
 crate::words! {
-    /// What an agent says is wrong. It stands until what it is about has ended otherwise.
+    /// A problem that an agent reports. It stands until what it is about has ended otherwise.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
     pub enum Problem {
         /// Bottlerocket's API gives no answer that can be used.

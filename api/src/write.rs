@@ -72,32 +72,32 @@ pub enum Value<'a> {
     Absent,
     /// A flag that is set.
     Set,
-    /// A counter.
+    /// A counter or another number.
     Number(u64),
     /// A text: a version, a boot id, a UID, a time.
     Text(Cow<'a, str>),
-    /// A state.
+    /// A state of an update's steps.
     State(State),
-    /// What is wrong.
+    /// A problem that an agent reports.
     Problem(Problem),
-    /// What an agent staged.
+    /// The image that an agent staged.
     Staged(Staged),
-    /// The last failed attempt.
+    /// The record of the last failed attempt.
     LastFailure(LastFailure),
-    /// A marker.
+    /// The marker of a Node's changes.
     Marker(Cow<'a, Marker>),
-    /// One slot.
+    /// One slot of the ledger's slots.
     Slot(Slot),
-    /// All slots.
+    /// All slots of the ledger together.
     Slots(Cow<'a, BTreeMap<String, Slot>>),
-    /// What became of the versions.
+    /// The ledger's records of all versions.
     Versions(Cow<'a, [VersionRecord]>),
-    /// Which pools are done with which versions.
+    /// The versions that pools have finished.
     DonePools(Cow<'a, [DonePool]>),
 }
 
 impl<'a> Value<'a> {
-    /// A text.
+    /// Makes a value of a text.
     pub fn text(text: &'a str) -> Self {
         Self::Text(Cow::Borrowed(text))
     }
@@ -122,7 +122,7 @@ impl<'a> Value<'a> {
         problem.map_or(Self::Absent, Self::Problem)
     }
 
-    /// Set or absent.
+    /// Makes a value that is set, or absent.
     pub fn flag(set: bool) -> Self {
         if set { Self::Set } else { Self::Absent }
     }
@@ -149,11 +149,11 @@ impl<'a> Value<'a> {
 /// A conditional change of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write<'a> {
-    /// Where it goes.
+    /// The object that the write changes.
     pub object: Object<&'a str>,
-    /// What must still be so.
+    /// The fields and values that the write tests.
     pub tests: Vec<(Field<'a>, Value<'a>)>,
-    /// What will be so.
+    /// The fields and values that the write sets.
     pub sets: Vec<(Field<'a>, Value<'a>)>,
 }
 

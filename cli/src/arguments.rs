@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of `kubectl brupop`.
 
 mod target;
 
@@ -87,7 +87,7 @@ pub enum Command {
     ///
     /// With plain kubectl: `kubectl get daemonset,deploy -n NAMESPACE -o wide`.
     Version,
-    /// What changes something.
+    /// A command that changes something.
     #[command(flatten)]
     Steer(SteeringCommand),
     /// Print the program with which kubectl completes `kubectl brupop`, in each shell
@@ -104,7 +104,7 @@ pub enum Command {
     },
 }
 
-/// What changes something.
+/// A command that changes something.
 #[derive(Clone, Debug, Subcommand)]
 pub enum SteeringCommand {
     /// Pause the fleet, a pool, or one node
@@ -167,7 +167,7 @@ pub enum SteeringCommand {
     },
 }
 
-/// Which nodes a command changes.
+/// The nodes that a command changes.
 #[derive(Clone, Debug, Args)]
 #[group(multiple = false)]
 pub struct Nodes {

@@ -1,4 +1,4 @@
-//! Errors of the plugin.
+//! Errors of the plugin, with their hints.
 
 use brupop_api::item::Unreadable;
 use brupop_runtime::client::ClientError;

@@ -26,7 +26,7 @@ use crate::screen::{Key, Screen, next_key};
 
 /// Shortest time between two drawings, however much changes. A terminal shows the ages of this moment.
 const SHORTEST: Duration = Duration::from_millis(500);
-/// How often the Lease is read: it changes every few seconds, and few may watch it. This also tells that the API server cannot
+/// Interval at which the Lease is read: it changes every few seconds, and few may watch it. This also tells that the API server cannot
 /// be reached.
 const LEASE: Duration = Duration::from_secs(5);
 

@@ -90,7 +90,7 @@ impl Page {
             let (program, rest) = plugin.unwrap_or(("kubectl", rest));
             Some(format!("{program}{} {rest}", self.flags).replace(' ', NO_BREAK))
         };
-        // What others say has no backquotes, and so is never between two.
+        // Texts of others have no backquotes, and so are never between two.
         let parts = text.split('`').enumerate().map(|(nth, part)| {
             let command = (nth % 2 == 1).then(|| command(part)).flatten();
             command.unwrap_or_else(|| part.to_owned())

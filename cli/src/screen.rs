@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use crate::error::Error;
 use crate::page::{terminal, write_out};
 
-/// A key's command.
+/// A command that a person gives by a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     End,

@@ -1,4 +1,4 @@
-//! What people change, as merge patches: from what was read and what they ask for. They are like those that
+//! Makes merge patches for people's commands, from the objects that were read. They are like those that
 //! docs/operations.md tells people to type, and name the UID of the object that was read.
 
 use brupop_api::conditions::PROGRESSING;

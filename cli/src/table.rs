@@ -7,7 +7,6 @@ use comfy_table::{Attribute, Color, ContentArrangement, Table, Width};
 
 use crate::page::Page;
 
-/// Blanks between two columns.
 const GAP: u16 = 2;
 /// A sentence in a column of fewer characters is hard to read.
 const TEXT_MIN: u16 = 24;

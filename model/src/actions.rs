@@ -1,4 +1,4 @@
-//! What can happen next.
+//! Enumerates the possible next actions of a state.
 
 use stateright::{Model, Property};
 
@@ -20,10 +20,10 @@ pub enum Part {
     Pools,
 }
 
-/// What is said in an agent's name that is not so. The webhook lets pass what an agent could say.
+/// Lies in an agent's name. The webhook lets pass what an agent could say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lie {
-    /// What the spec asks for is reached.
+    /// The spec's state is reached.
     Reached,
     Failed,
     NoTarget,
@@ -185,7 +185,7 @@ impl Model for Config {
     }
 }
 
-/// What may happen of these.
+/// The faults that may happen.
 fn those_of<const N: usize>(
     actions: [(bool, ModelAction); N],
 ) -> impl Iterator<Item = ModelAction> {

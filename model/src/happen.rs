@@ -1,4 +1,4 @@
-//! What comes of an action.
+//! The result of an action.
 
 use crate::actions::{ModelAction, Part};
 use crate::objects::{NODES_MAX, Node, small};
@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    /// What people and windows say of pools, and which a node is labelled for.
+    /// The specs and windows of pools, and the pool that a node is labelled for.
     fn happen_to_pools(&mut self, action: ModelAction) {
         match action {
             ModelAction::Move(at) => {

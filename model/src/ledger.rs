@@ -22,7 +22,7 @@ pub struct Held {
     pub blindly: bool,
 }
 
-/// What became of the update.
+/// The outcome of the update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Record {
     /// The nodes that failed to reach it: the time of the last failure of each.
@@ -43,7 +43,7 @@ pub struct Ledger {
     pub paused: bool,
     pub term: u8,
     pub slots: [Option<Held>; NODES_MAX],
-    /// What became of the update, if anything did.
+    /// The outcome of the update, if any.
     pub record: Option<Record>,
     /// The time since which the pool that goes first is done with the update.
     pub done: Option<u8>,

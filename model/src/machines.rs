@@ -1,4 +1,4 @@
-//! What agents and hosts do, and what is said in an agent's name.
+//! Actions of agents and hosts, and lies in an agent's name.
 
 use brupop_agent_core::step::{
     BegunCommand, Command, HostCall, Step, StepMemory, UpdateState, step,

@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints how many states were searched in what time, and each property; does all hold?
+/// Prints the number of states, the time and each property. Returns whether all hold.
 fn report(arguments: &Arguments, begun: Instant, checker: &impl Checker<Config>) -> bool {
     println!(
         "{} nodes, limit {}: {} states ({} unique) in {:.1} s{}",

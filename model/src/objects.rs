@@ -8,7 +8,7 @@ use brupop_api::{Marker, Problem, State, Value};
 
 /// Most nodes in a model.
 pub const NODES_MAX: usize = 3;
-/// How often an object may be made under the same name.
+/// Number of times that an object may be made under the same name.
 pub const LIVES: usize = 4;
 /// The versions: the one that every host begins with, and the update.
 pub const VERSIONS: [&str; 2] = ["1.0.0", "1.1.0"];

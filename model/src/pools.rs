@@ -16,7 +16,7 @@ use crate::tables::{self, Table, once};
 /// Number of nodes of a pool that may be updated at once.
 pub const POOL_LIMIT: u64 = 1;
 
-/// What is said of a pool.
+/// A statement about a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pool {
     pub gone: bool,

@@ -1,4 +1,4 @@
-//! What must hold in every state, and what must be possible.
+//! Properties that hold in every state, and states that must be reachable.
 
 pub(crate) mod pools;
 
@@ -105,7 +105,7 @@ pub(crate) fn wrong_ledger(
     after: &Ledger,
 ) -> Option<&'static str> {
     let was = before.record.and_then(|record| record.halted);
-    // Who does not see a halt writes it away.
+    // A leader that does not see a halt would remove it.
     let lifted = was.filter(|_| !after.is_halted() && config.without != Some(Safeguard::Halt));
     if lifted.is_some() && before.resumed != lifted {
         return Some("a halt ends that nobody named");

@@ -1,4 +1,4 @@
-//! What the reconcilers do.
+//! Carries out the actions of the reconcilers.
 
 use std::collections::BTreeMap;
 
@@ -310,7 +310,7 @@ impl World {
                 read.again != (read.started && node.unschedulable && !before.unschedulable);
         }
         match config.without {
-            // What the marker does not name is undone with the rest.
+            // Changes that the marker does not name are undone with the rest.
             Some(Safeguard::ForeignCordon) if node.marker.is_none_or(|mark| !mark.started) => {
                 node.unschedulable = false;
             }

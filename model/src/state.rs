@@ -1,4 +1,4 @@
-//! How large the model is, what may go wrong in it, and the hosts.
+//! The model's size, its faults, and the hosts.
 
 use brupop_agent_core::step::{StepMemory, UpdateState};
 use brupop_api::fleet::FailureThreshold;
@@ -6,7 +6,7 @@ use clap::{Args, Parser, ValueEnum};
 
 use crate::objects::NODES_MAX;
 
-/// How many of each fault may still happen.
+/// Number of faults of each kind that may still happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Args)]
 pub struct Faults {
     /// Changes of leader while the old one goes on.
@@ -18,7 +18,7 @@ pub struct Faults {
     /// Times that an agent goes on with a stale view.
     #[arg(long, default_value_t = 0)]
     pub stale_agents: u8,
-    /// Crashes of agents.
+    /// Number of crashes of agents that may happen.
     #[arg(long, default_value_t = 0)]
     pub agent_crashes: u8,
     /// Hosts that fall back when they boot the update.
@@ -121,20 +121,19 @@ pub enum Safeguard {
     NoFailure,
 }
 
-/// The model's size.
+/// The size of the model, and its faults.
 #[derive(Clone, Copy, Debug, Parser)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Config {
-    /// How many nodes, 1 to 3.
+    /// Number of nodes, 1 to 3.
     #[arg(long, default_value_t = 3, value_parser = nodes)]
     pub nodes: usize,
-    /// How many may be updated at once.
+    /// Number of nodes that may be updated at once.
     #[arg(long, default_value_t = 1)]
     pub limit: u64,
     /// Updates tried on a node before it is left alone, 1 to 3.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=3))]
     pub attempts: u8,
-    /// Faults that may happen.
     #[command(flatten)]
     pub faults: Faults,
     /// Failed nodes halt the update, as is the default; otherwise nothing is counted.
@@ -210,12 +209,11 @@ pub(crate) const MORE_THAN_NODES: FailureThreshold = FailureThreshold {
     proven: 8,
 };
 
-/// A host.
+/// A Bottlerocket host of the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Host {
     /// The boot it is in.
     pub boot: u8,
-    /// The version that runs.
     pub version: u8,
     /// Its updater; `None` = 404, nothing was asked since boot.
     pub updates: Option<Updater>,
@@ -227,7 +225,7 @@ pub struct Host {
     pub rebooting: bool,
 }
 
-/// The host's updater.
+/// The state of the host's updater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Updater {
     /// The last command, and whether it succeeded.
@@ -245,7 +243,6 @@ impl Host {
         }
     }
 
-    /// `update_state`.
     pub fn update_state(&self) -> UpdateState {
         match self.updates {
             Some(_) if self.next => UpdateState::Ready,

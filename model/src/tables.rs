@@ -1,4 +1,4 @@
-//! What facts borrow: markers, slots, records and failures. Each is made once, when it is first needed, and stays.
+//! Values that facts borrow: markers, slots, records and failures. Each is made once, when it is first needed, and stays.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -17,7 +17,7 @@ use crate::objects::{
     BOOTS, Failed, Mark, NODES, NODES_MAX, Node, POOLS, SHADOWS, TIMES, UIDS, VERSIONS,
 };
 
-/// What one thread has made, by what it was made of.
+/// The values that one thread has made, by their input.
 pub(crate) type Table<K, V> = RefCell<HashMap<K, &'static V>>;
 
 /// The value of this key.

@@ -16,7 +16,7 @@ use crate::state::{Config, Host, MORE_THAN_NODES, Safeguard};
 use crate::tables;
 use crate::world::{Leader, World};
 
-/// What takes longer than it may.
+/// Tests of steps that take longer than they may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Late {
     Step,

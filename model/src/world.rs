@@ -40,7 +40,7 @@ pub struct Place {
     pub agent_sees: Option<Shadow>,
 }
 
-/// What a reconciler still sees, if that is not the truth.
+/// A reconciler's stale view, if it differs from the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stale {
     pub shadows: Option<[Option<Shadow>; NODES_MAX]>,
@@ -48,7 +48,7 @@ pub struct Stale {
     /// Whether the Nodes were empty.
     pub pods: Option<[bool; NODES_MAX]>,
     pub ledger: Option<Ledger>,
-    /// What people say of the pools.
+    /// The specs of the pools.
     pub pools: Option<Pools>,
 }
 
@@ -56,7 +56,7 @@ pub struct Stale {
 pub struct Leader {
     /// The term in which it believes to lead.
     pub term: Option<u8>,
-    /// What it sees instead of the truth.
+    /// The stale view of this leader, if any.
     pub stale: Option<Stale>,
 }
 
@@ -64,12 +64,12 @@ pub struct Leader {
 pub struct World {
     pub places: Vec<Place>,
     pub ledger: Ledger,
-    /// What people say of the pools.
+    /// The specs of the pools.
     pub pools: Pools,
     pub leaders: [Leader; 2],
     /// Hosts that have come up with the update.
     pub arrivals: u8,
-    /// What may still go wrong.
+    /// The faults that may still happen.
     pub faults: Faults,
     /// An invariant that was broken on the way here; see [`crate::properties`].
     pub broken: Option<&'static str>,

@@ -49,7 +49,7 @@ macro_rules! found {
     };
 }
 
-// What each test shows, the safeguard, the world, and what does not hold there without it.
+// For each test: the safeguard, the world, and the property that fails there without it.
 found! {
     the_test_of_the_generation: "generation", "--nodes 1 --attempts 1 --stale-leaders 1 --deadlines 1"
         => "an update begins without its slot";

@@ -104,7 +104,7 @@ pub struct Settings {
     pub command: Option<Command>,
 }
 
-/// What to do instead of reconciling.
+/// A command that runs in place of reconciling.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Prints what would begin if no pause, window, freeze or gate held it, in which order, and why not the rest; writes nothing

@@ -100,7 +100,6 @@ pub struct Metrics {
 /// One label of a fixed set of words.
 type Label = [(&'static str, &'static str); 1];
 
-/// Gauges, by their labels.
 type Labelled<const N: usize> = Family<[(&'static str, String); N], Gauge>;
 
 impl Default for Metrics {
@@ -282,7 +281,7 @@ fn of_releases<'a, N: TryInto<i64>>(
     family
 }
 
-/// What every replica sees: hosts, failures, the ledger, which itself limits how many slots and versions there are.
+/// Metrics of every replica: hosts, failures, the ledger, which itself limits how many slots and versions there are.
 fn register_hosts(registry: &mut Registry, cluster: &Cluster) {
     let readable = || cluster.shadows().filter_map(|shadow| shadow.ok());
     let reported = || readable().filter_map(|shadow| shadow.status.as_ref());
@@ -327,7 +326,7 @@ pub struct LastPass {
     pub not_opted_in: u64,
     /// Number of unreadable objects that are left alone, by kind.
     pub skipped: BTreeMap<&'static str, i64>,
-    /// For how many seconds the oldest slot has been held; `None` if no slot is in use.
+    /// Seconds for which the oldest slot has been held; `None` if no slot is in use.
     pub oldest_slot_seconds: Option<u64>,
     /// Number of slots that are held for longer than they may be, by the reason of their nodes.
     pub overdue: BTreeMap<&'static str, i64>,
@@ -338,7 +337,7 @@ pub struct LastPass {
     pub halted: Vec<(String, String)>,
     /// Whether our admission rules were seen to be in force.
     pub admission_enforced: bool,
-    /// How the gates of pools are that matter now: pool, gate, state.
+    /// States of the gates that matter now: pool, gate, state.
     pub gates: Vec<(String, String, GateState)>,
     /// Whether upstream's operator was found, or it is not known any more that it is not here.
     pub other_operator: bool,

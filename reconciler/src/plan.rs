@@ -63,7 +63,7 @@ pub struct Row {
     /// The version that it is, or would be, updated to.
     pub target: Option<String>,
     pub next: NodePlan,
-    /// Why: a stable word, as in the condition Progressing.
+    /// The reason: a stable word, as in the condition Progressing.
     pub reason: &'static str,
     pub message: String,
 }
@@ -75,7 +75,7 @@ pub struct Plan {
     /// Number of nodes that may be updated at once.
     pub limit: u64,
     pub in_use: usize,
-    /// What holds updates now, in sentences.
+    /// Obstacles to updates, in sentences.
     pub held: Vec<String>,
     /// Versions that no further node is updated to.
     pub halted: Vec<String>,

@@ -35,16 +35,16 @@ pub(crate) struct PodWatches {
     pods: BTreeMap<String, (Watch, Option<String>)>,
     /// Of the budgets, with when they may be listed again because there are too many.
     budgets: Option<(Watch, Duration)>,
-    /// What budgets allowed when they were last looked at.
+    /// Disruptions that budgets allowed at the last look.
     allowed: Budgets,
 }
 
-/// The watched objects.
+/// The objects that the pods' watches have brought.
 #[derive(Default)]
 pub(crate) struct Objects {
     /// By name of the shadow of their node.
     pub(crate) pods: Kept<Pod>,
-    /// By namespace.
+    /// The budgets, by their namespace.
     pub(crate) budgets: Kept<Budget>,
 }
 

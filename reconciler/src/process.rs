@@ -74,7 +74,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let cluster =
         ClusterConfig::of_pod("brupop-reconciler")?.counting(&metrics.process.api_requests);
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
-    // What has to go on, and to tell, while something holds the loop up.
+    // Tests of work that continues while something holds the loop up.
     let beside = OwnThread::start("lease").map_err(ProcessError::Thread)?;
     let health_listener = beside.make(|| endpoint::listen(settings.health_address))?;
     let metrics_listener = endpoint::listen(settings.metrics_address)?;

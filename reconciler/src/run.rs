@@ -81,7 +81,7 @@ pub(crate) struct Leading {
     pub(crate) alone: Check,
     /// That pods may be deleted; asked as long as a pool wants it.
     pub(crate) may_force: Check,
-    /// What is known of the gates of pools.
+    /// The state of the gates of pools.
     pub(crate) gates: GateAnswers,
     /// All are conditional writes, dry runs or reads, so they may be dropped half-way.
     pub(crate) under_way: FuturesUnordered<BoxFuture<'static, Completion>>,

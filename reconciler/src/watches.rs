@@ -177,7 +177,7 @@ impl Watches {
         }
     }
 
-    /// What is known now. As long as this is held, nothing is learnt.
+    /// The current knowledge. As long as it is borrowed, nothing is learnt.
     ///
     /// # Errors
     /// The fleet exists and cannot be read: then nothing may be decided. Says what is wrong with it.

@@ -28,7 +28,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest silence within a body: above the 290 s after which the API server ends a watch.
 const READ_TIMEOUT: Duration = Duration::from_secs(310);
 
-/// What a connection reads at once, and the longest head of an answer: that of a TLS record.
+/// Bytes that a connection reads at once, and the longest head of an answer: that of a TLS record.
 const READ_BUFFER: usize = 16 << 10;
 
 /// Names the folder of token, authority and namespace, for a process of the test bed that is in no container.

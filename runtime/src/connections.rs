@@ -40,12 +40,12 @@ const FAILURES_LOGGED_EVERY: Duration = Duration::from_mins(1);
 /// Most bytes that are buffered for a connection, in bytes, and so the longest head of a request.
 const MAX_BUFFER: usize = 32 * 1024;
 
-/// What the callers of a port may spend.
+/// Limits on the callers of a port.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Name of the port, for metrics.
     pub port: &'static str,
-    /// Most connections.
+    /// The most connections at a time.
     pub connections: usize,
     /// Longest that all bodies may be together which are being read or answered, in bytes.
     pub all_bodies: usize,
@@ -122,7 +122,7 @@ pub async fn serve(
     }
 }
 
-/// What the connections of a port share.
+/// The shared state of the connections of a port.
 #[derive(Clone)]
 struct Server {
     acceptor: Option<TlsAcceptor>,

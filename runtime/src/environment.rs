@@ -1,4 +1,4 @@
-//! Which environment variables are settings, of which program, and in which `ConfigMap` they stand. A variable that is neither
+//! Knows which environment variables are settings, of which program, and in which `ConfigMap` they stand. A variable that is neither
 //! a setting nor of the container's environment is refused at start.
 
 use std::error::Error;
@@ -16,7 +16,7 @@ const NAME_MAX: usize = 64;
 const LISTED_MAX: usize = 8;
 
 const OF_LOGS: [&str; 3] = [logs::FORMATTER, logs::ANSI_ENABLED, logs::FILTER_DIRECTIVE];
-/// How the settings begin that people write.
+/// Prefixes of the settings that people write.
 const FAMILIES: &str = "EXCLUDE_ LOGGING_ MAX_ REFRESH_ REQUIRE_ SCHEDULER_ TRACING_";
 /// Not written by people: the manifests of the pods set them.
 const OF_PODS: [&str; 1] = ["POD_NAME"];

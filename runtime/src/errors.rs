@@ -64,7 +64,7 @@ pub fn status_message(status: &Status) -> Cow<'_, str> {
     }
 }
 
-/// What is said of one error of a chain.
+/// The message of one error of a chain.
 struct Cause {
     words: String,
     /// Its own words, and what takes their place.

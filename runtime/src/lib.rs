@@ -1,4 +1,4 @@
-//! What the processes share: names of settings, logs, shutdown, health, threads, metrics for callers with the right, TLS, the
+//! Shared parts of the processes: names of settings, logs, shutdown, health, threads, metrics for callers with the right, TLS, the
 //! Kubernetes client.
 
 pub mod api_requests;

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use warp::reply::{Reply as _, with_header};
 use warp::{Filter as _, path};
 
-/// What callers must be allowed to `get`.
+/// The path that callers must be allowed to `get`.
 pub const PATH: &str = "/metrics";
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -1,4 +1,4 @@
-//! How long to wait.
+//! Waits between tries: back-off and jitter.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the API server has of an agent that no test runs: its pod, a token of that, and its node's shadow.
+//! Objects of an agent that no test runs: its pod, a token of that, and its node's shadow.
 
 use anyhow::{Context as _, Result};
 use brupop_api::BottlerocketShadow;

@@ -21,12 +21,12 @@ pub struct Event {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
     pub verb: String,
     pub user: User,
-    /// Who was meant, of requests with impersonation.
+    /// The impersonated user of a request.
     pub impersonated_user: Option<User>,
-    /// How the client calls itself.
+    /// The user agent that the client names.
     #[serde(default)]
     pub user_agent: String,
-    /// What was asked about; all of it empty of paths that name no resource.
+    /// The object of a request; empty for paths that name no resource.
     #[serde(default, rename = "objectRef")]
     pub object: ObjectRef,
     pub response_status: Option<ResponseStatus>,
@@ -38,7 +38,7 @@ pub struct Event {
     pub request_received_timestamp: Timestamp,
     /// When this stage was reached.
     pub stage_timestamp: Timestamp,
-    /// What authorization and admission noted.
+    /// The annotations of authorization and admission.
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
 }
@@ -50,7 +50,7 @@ pub struct User {
     /// The name, as `system:serviceaccount:<namespace>:<name>`.
     pub username: String,
     pub groups: Vec<String>,
-    /// What else the credential says, as `authentication.kubernetes.io/node-name`.
+    /// Further claims of the credential, such as `authentication.kubernetes.io/node-name`.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 

@@ -1,4 +1,4 @@
-//! Who bears a token of its own: the variables to start it with, and what the audit log knows it by.
+//! Bearers of tokens of their own: the variables to start it with, and what the audit log knows it by.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::ControlPlane;
 use crate::audit::Event;
 use crate::kubeconfig::PodVariables;
 
-/// In which `extra` the API server puts the id of a token.
+/// The `extra` in which the API server puts the id of a token.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
 /// Returns what a client's credential says besides name and groups, as the API server finds it.

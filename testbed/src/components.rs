@@ -20,7 +20,7 @@ pub enum Reach {
     Network(Ipv4Addr),
 }
 
-/// What the API server presents to our webhook.
+/// The API server's credential for our webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presents {
     Nothing,
@@ -46,10 +46,10 @@ pub(crate) const AUDIT_POLICY: &str = r#"{
   ]
 }"#;
 
-/// What the command lines have in common.
+/// The shared part of command lines.
 pub(crate) struct Layout<'a> {
     pub binaries: &'a Path,
-    /// Where files of this control plane are.
+    /// The folder of this control plane's files.
     pub dir: &'a Path,
     pub authority: &'a Authority,
     pub etcd_port: u16,

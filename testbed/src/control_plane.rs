@@ -22,7 +22,7 @@ mod programs;
 
 pub use programs::BUMP;
 
-/// How often a start is tried when another process took a port.
+/// Number of tries of a start when another process took a port.
 const STARTS: usize = 3;
 
 /// The programs that run beside etcd and the API server.
@@ -77,7 +77,7 @@ pub struct ControlPlane {
     processes: Vec<Process>,
 }
 
-/// What others need of a control plane; cheap to clone. It does not keep the control plane alive.
+/// A handle of a control plane; cheap to clone. It does not keep the control plane alive.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub sandbox: Arc<Sandbox>,

@@ -9,7 +9,7 @@ pub const README: &str = "README.md";
 pub const ALERTS: &str = "kustomize/components/prometheus-sample/alerts.yaml";
 /// The dashboard, as Grafana reads it.
 pub const DASHBOARD: &str = "kustomize/components/prometheus-operator/dashboard.json";
-/// How to install: overlays, labels, settings, components.
+/// The page about installing: overlays, labels, settings, components.
 pub const INSTALL: &str = "docs/install.md";
 pub const MIGRATING: &str = "docs/migrating.md";
 /// The page for people on call.

@@ -1,4 +1,4 @@
-//! What is asked of etcd itself, by its JSON gateway: a request, and the lines of its answer.
+//! Requests to etcd itself, by its JSON gateway: a request, and the lines of its answer.
 
 use std::path::Path;
 

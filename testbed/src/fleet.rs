@@ -30,18 +30,18 @@ pub const OLD: &str = "1.19.4";
 /// The version that [`Fleet::publish`] usually offers.
 pub const NEW: &str = "1.20.0";
 
-/// How a fleet is made.
+/// The options of a fleet.
 #[derive(Clone, Debug)]
 pub struct FleetOptions {
-    /// How many nodes, `node-0` and so on.
+    /// Number of nodes, `node-0` and so on.
     pub nodes: usize,
     /// Variables of the operator's processes, over those of the shipped configuration.
     pub env: Vec<(String, String)>,
-    /// Durations on the hosts.
+    /// Durations of commands and reboots on the hosts.
     pub durations: Durations,
     /// The variants of the hosts, in turn.
     pub variants: &'static [&'static str],
-    /// What runs beside etcd and the API server, and how.
+    /// Programs beside etcd and the API server.
     pub control_plane: Options,
     /// Whether each pod reaches the API server through a gateway of its own.
     pub behind_gateways: bool,

@@ -60,7 +60,7 @@ pub struct Port {
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// What the connections of a flood do.
+/// The behaviour of a flood's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behaviour {
     Silent,
@@ -90,7 +90,7 @@ impl Behaviour {
 }
 
 impl Port {
-    /// A port without TLS.
+    /// Floods a port that has no TLS.
     pub fn plain(address: SocketAddr) -> Self {
         Self { address, tls: None }
     }

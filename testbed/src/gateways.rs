@@ -16,10 +16,9 @@ use tokio::task::JoinSet;
 
 use crate::ControlPlane;
 
-/// How much later bytes arrive.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// What becomes of bytes on their way.
+/// The fate of bytes on their way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Weather {
@@ -164,7 +163,7 @@ async fn pump(
                 .wait_for(|weather| *weather != Weather::Silent)
                 .await
                 .is_ok(),
-            // What follows a gap is of no use to anybody.
+            // Bytes after a gap are useless.
             Weather::Deaf if answers => {
                 let _ = weather.wait_for(|weather| *weather != Weather::Deaf).await;
                 return;

@@ -1,4 +1,4 @@
-//! What happened to a fleet, from the watch events of its shadows and Nodes: the demo's table and summary, and what
+//! The history of a fleet, from the watch events of its shadows and Nodes: the demo's table and summary, and what
 //! tests hold against the promises.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub struct History {
     most_slots_of: BTreeMap<String, usize>,
 }
 
-/// What became of one node.
+/// The outcome of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The version it began with.

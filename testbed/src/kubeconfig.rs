@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Where the API server is and by which authority its certificate is known.
+/// The API server's address, and the authority of its certificate.
 #[derive(Clone, Debug)]
 pub struct Server {
     /// `https://127.0.0.1:<port>`
@@ -17,7 +17,7 @@ pub struct Server {
 /// Variables of a pod's process.
 pub type PodVariables = [(&'static str, OsString); 3];
 
-/// How the caller says who it is.
+/// The credential of a caller.
 #[derive(Clone, Debug)]
 pub enum Credential<'a> {
     /// A client certificate and its key.

@@ -37,7 +37,7 @@ pub async fn make_namespace(client: &Client, name: &str) -> Result<()> {
 /// Label of the nodes that reconciler and webhook run on, if these are not the nodes that are updated.
 const INFRASTRUCTURE: &str = "testbed/infrastructure";
 
-/// What API servers say each time that agents are applied, for the namespace warns of what `restricted` refuses.
+/// The warning of API servers whenever agents are applied, for the namespace warns of what `restricted` refuses.
 pub const AGENT_WARNING: &str = "Warning: would violate PodSecurity \"restricted:latest\": seLinuxOptions (pod set \
      forbidden securityContext.seLinuxOptions: type \"control_t\"; user may not be set; role may not be set), restricted \
      volume types (volume \"bottlerocket-api\" uses restricted volume type \"hostPath\")";
@@ -110,7 +110,7 @@ pub fn built(wanted: &[&str]) -> Result<PathBuf> {
     cargo
         .arg("--target-dir")
         .arg(folder.parent().context("no folder")?);
-    // What cargo tells this test of its own package. The build script of `ring` asks for it: with other values, and the next
+    // Variables that cargo sets for this test's own package. The build script of `ring` asks for it: with other values, and the next
     // time without them, everything above it would be built again.
     let of_package = |name: &OsStr| {
         let name = name.to_string_lossy();

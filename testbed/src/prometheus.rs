@@ -20,7 +20,6 @@ use crate::operator::NAMESPACE;
 use crate::sandbox::Process;
 use crate::{ControlPlane, await_until};
 
-/// Time between two scrapes.
 pub const SCRAPE_SECONDS: f64 = 0.5;
 /// The rules that are shipped.
 pub const RULES: &str = concat!(
@@ -42,7 +41,7 @@ pub struct Job<'a> {
     pub token: &'a str,
 }
 
-/// Where a Prometheus is to be reached.
+/// The address of a Prometheus.
 pub struct Served {
     pub address: SocketAddr,
     /// By TLS with this certificate; otherwise in clear text.
@@ -60,7 +59,7 @@ pub struct Prometheus {
 /// Values by the value of a label, or of several joined by `/`.
 pub type Vector = BTreeMap<String, f64>;
 
-/// What is drawn as one line: its labels, and its values by the time in seconds since 1970.
+/// A series: its labels, and its values by the time in seconds since 1970.
 #[derive(Clone, Debug)]
 pub struct Series {
     pub labels: BTreeMap<String, String>,

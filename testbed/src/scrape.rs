@@ -1,4 +1,4 @@
-//! What Prometheus does: `/metrics` of our processes, with the token of an account that may read it.
+//! Scrapes like Prometheus: `/metrics` of our processes, with the token of an account that may read it.
 
 use std::net::SocketAddr;
 

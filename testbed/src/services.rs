@@ -1,4 +1,4 @@
-//! What kube-proxy does, for the one who needs it: the API server, which calls webhooks by their Service, and takes
+//! Does the work of kube-proxy for the API server, which calls webhooks by their Service, and takes
 //! requests on to pods (`/api/v1/namespaces/<namespace>/pods/<pod>:<port>/proxy/`) and kubelets.
 //!
 //! The API server hands its connections into the cluster to a proxy on a Unix socket (egress selector, HTTP CONNECT),
@@ -47,14 +47,13 @@ struct Backends {
     turn: Arc<AtomicUsize>,
 }
 
-/// Who listens, by UID of the pod and port of the container.
+/// Listeners, by UID of the pod and port of the container.
 type Listening = HashMap<(String, i32), Backend>;
 
 #[derive(Clone, Debug)]
 struct Backend {
     /// The pod's address, at which nobody can be reached.
     pod: String,
-    /// Where the process really listens.
     process: SocketAddr,
 }
 
@@ -237,7 +236,7 @@ async fn tunnel(mut stream: UnixStream, client: Client, backends: Backends) {
         }
         Ok(Some(mut backend)) => {
             let established = stream.write_all(ESTABLISHED).await;
-            // How a tunnel ends is the business of those who talk through it.
+            // The two ends of a tunnel decide when it ends.
             let mut unreachable = backends.unreachable.subscribe();
             tokio::select! {
                 copied = copy_bidirectional(&mut stream, &mut backend), if established.is_ok() => copied.map(drop),

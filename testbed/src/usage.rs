@@ -1,4 +1,4 @@
-//! What the kernel knows of a process: its memory, its time on a core, and since when it runs.
+//! The kernel's figures of a process: its memory, its time on a core, and since when it runs.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const TICKS: f64 = 100.0;
 /// A process at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Usage {
-    /// Resident memory in MiB.
+    /// Resident memory of the process, in MiB.
     pub resident: f64,
     /// The same, at most so far.
     pub peak: f64,

@@ -1,4 +1,4 @@
-//! The webhook's metrics.
+//! The metrics that the webhook serves.
 
 use crate::verdict::{Actor, Rule};
 use brupop_runtime::authorizer::Refusals;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 /// Shortest lifetime of a certificate: within it, the next one must be made, published and taken up.
 const SHORTEST_LIFETIME: SignedDuration = SignedDuration::from_secs(10);
-/// Longest: ten years.
+/// The longest lifetime of a certificate: ten years.
 const LONGEST_LIFETIME: SignedDuration = SignedDuration::from_hours(24 * 3650);
 
 /// The source of certificates, which also publishes their authorities.

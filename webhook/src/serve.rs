@@ -15,7 +15,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use warp::reply::{Reply as _, Response, with_header, with_status};
 use warp::{Filter, Rejection, path};
 
-/// What API servers may spend. They speak HTTP/1.1 to webhooks and use a connection for each review that is under way.
+/// Limits on API servers. They speak HTTP/1.1 to webhooks and use a connection for each review that is under way.
 /// They give up after 3 seconds, and keep idle connections for 90, at most 25 each.
 ///
 /// A review holds the old and the new object, of up to the 1.5 MiB each that etcd stores, and some more.
@@ -38,7 +38,7 @@ pub const LIMITS: Limits = Limits {
     closing: Duration::from_secs(10),
 };
 
-/// Longest review, in bytes.
+/// The length of the longest review, in bytes.
 const LONGEST_BODY: u64 = 3_670_016;
 
 /// Bodies longer than this, in bytes, are judged one at a time: a crafted body takes up to twenty times its length once it is

@@ -238,7 +238,7 @@ fn each_container_says_what_it_needs() {
     }
 }
 
-/// What nobody describes in this part of a schema, and what has no bound or no rule for its characters, by their paths.
+/// Paths in this part of a schema without a description, a bound, or a rule for characters.
 fn unheld(path: &str, schema: &Value, found: &mut Vec<String>) {
     let has = |word: &str| schema.get(word).is_some();
     let has_rule = has("pattern") || has("x-kubernetes-validations");

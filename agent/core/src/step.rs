@@ -45,7 +45,7 @@ pub enum Updates<'a> {
     Unknown,
     /// 423: an update command runs.
     Busy,
-    /// 200.
+    /// Status 200, with an answer that is understood.
     Known(UpdateFacts<'a>),
 }
 
@@ -71,7 +71,7 @@ pub enum UpdateState {
     Ready,
 }
 
-/// `most_recent_command`.
+/// The `most_recent_command` of the status document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastCommand<'a> {
     /// `cmd_type`; `None` for one that this agent does not know.
@@ -161,7 +161,7 @@ struct EndedCommand<'a> {
     command: Command,
     /// When the host's command before it had ended.
     before: Option<Timestamp>,
-    /// See [`BegunCommand::is_first_look`].
+    /// As in [`BegunCommand::is_first_look`], copied when it ends.
     is_first_look: bool,
     last: LastCommand<'a>,
 }

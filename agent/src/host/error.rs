@@ -23,11 +23,7 @@ pub enum HostError {
     },
     /// The answer cannot be read.
     #[error("the answer to {call} cannot be understood: {why}")]
-    Nonsense {
-        call: &'static str,
-        /// Describes the fault.
-        why: String,
-    },
+    Nonsense { call: &'static str, why: String },
     /// A status code that the API does not give to this call.
     #[error("{call} was answered with {status}: {sentence}")]
     Unexpected {
@@ -38,11 +34,7 @@ pub enum HostError {
     },
     /// The boot id cannot be told.
     #[error("the boot id cannot be read from {}: {why}", path.display())]
-    BootId {
-        path: PathBuf,
-        /// Describes the fault.
-        why: String,
-    },
+    BootId { path: PathBuf, why: String },
 }
 
 impl HostError {

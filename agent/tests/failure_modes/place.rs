@@ -46,7 +46,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // What is left over in a temporary directory does no harm.
+        // A leftover in a temporary directory does no harm.
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }

@@ -82,7 +82,7 @@ fn deactivate(solo: &Solo) -> (usize, tokio::time::Instant) {
     (solo.count("reboot"), tokio::time::Instant::now())
 }
 
-/// What was known before the boot is why it came to nothing.
+/// The problem from before the boot explains the failure.
 #[tokio::test(start_paused = true)]
 async fn why_a_host_fell_back_survives_its_boot() {
     for restarted in [false, true] {

@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 use crate::place::Place;
 use crate::store::{Death, Store, answer};
 
-/// Of simulated time.
+/// The deadline of a test, in simulated time.
 pub const DEADLINE: Duration = Duration::from_hours(48);
 /// Between the end of an agent and its next start. The kubelet's grows from 10 s to 5 min.
 const BACK_OFF: Duration = Duration::from_secs(10);
@@ -163,7 +163,6 @@ impl Solo {
         *self.store.lock().unwrap().died.borrow()
     }
 
-    /// Merges into the spec.
     pub fn spec(&self, change: &Value) {
         let mut store = self.store.lock().unwrap();
         let before = store.shadow["spec"].clone();
@@ -175,7 +174,6 @@ impl Solo {
         }
     }
 
-    /// Asks for the update.
     pub fn stage(&self, attempt: u64) {
         self.spec(&json!({
             "state": "StagedAndPerformedUpdate", "version": NEW, "attempt": attempt,
@@ -202,7 +200,6 @@ impl Solo {
             .collect()
     }
 
-    /// Awaits a status.
     pub async fn until(
         &self,
         what: &str,
@@ -233,7 +230,6 @@ impl Solo {
             .await
     }
 
-    /// Awaits this problem.
     pub async fn until_problem(&self, problem: Problem) -> BottlerocketShadowStatus {
         self.until(problem.as_str(), |status| status.problem == Some(problem))
             .await
@@ -294,7 +290,6 @@ impl Solo {
         );
     }
 
-    /// Awaits another boot.
     pub async fn until_booted(&self, before: &str) {
         let mut power = self.place.host.power();
         let up =

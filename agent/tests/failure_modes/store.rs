@@ -34,7 +34,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// With an Idle shadow.
+    /// Makes a store with an Idle shadow.
     pub fn new() -> Self {
         let shadow = json!({
             "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",

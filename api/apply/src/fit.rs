@@ -7,9 +7,9 @@ use brupop_api::{Field, Object, Value, Write};
 #[error("{object} has no {field} that a write may {verb} as {value}")]
 pub struct Misfit {
     pub object: String,
-    /// The field, by name.
+    /// The field of the violation, by name.
     pub field: String,
-    /// What the write would do with it.
+    /// The operation of the write on it.
     pub verb: &'static str,
     pub value: String,
 }
@@ -57,7 +57,7 @@ impl Misfit {
 /// The part of an object that a field belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// What the API server says of it: only to be tested.
+    /// Set by the API server, so writes only test it.
     Identity,
     Spec,
     Status,

@@ -60,7 +60,7 @@ pub enum NotApplied {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is {found}, and the write was decided on {expected}")]
 pub struct Unmet {
-    /// The field, by name.
+    /// The field of the violation, by name.
     pub field: String,
     pub found: String,
     pub expected: String,

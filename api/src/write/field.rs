@@ -20,7 +20,7 @@ pub enum Field<'a> {
     SpecAttempt,
     SpecLeaderTerm,
     SpecBaselineBootId,
-    /// The grant.
+    /// The grant of a reboot in the spec.
     SpecRebootGrantedBootId,
     SpecLastFailure,
     CurrentVersion,
@@ -31,22 +31,22 @@ pub enum Field<'a> {
     StatusAttempt,
     StatusBootId,
     StatusStaged,
-    /// The claim.
+    /// The claim of a reboot in the status.
     StatusRebootClaimedBootId,
     StatusProblem,
     StatusProblemSince,
     StatusMessage,
-    /// Node: `spec.unschedulable`.
+    /// The field `spec.unschedulable` of the Node.
     Unschedulable,
     /// Node: our label that keeps it out of load balancers, or anybody's.
     ExcludedFromLoadBalancers,
-    /// Node: our taint.
+    /// The operator's taint on the Node.
     UpdatingTaint,
     /// Node: the annotation that keeps Karpenter from disrupting it, ours or anybody's.
     DoNotDisrupt,
     /// Node: the annotation that keeps the cluster autoscaler from removing it, ours or anybody's.
     ScaleDownDisabled,
-    /// Node: the marker.
+    /// The annotation with the Node's marker.
     Marker,
     /// Node: the annotation by which a person has ended a back-off.
     Retry,
@@ -56,7 +56,7 @@ pub enum Field<'a> {
     UpdaterInterface,
     /// Node: what its kubelet says that it runs; only to be tested.
     OsImage,
-    /// Fleet: the leader's term.
+    /// The leader's term in the ledger.
     Term,
     /// Fleet: all slots; only to be tested. None is the same as no map of them.
     Slots,

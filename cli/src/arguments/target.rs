@@ -1,4 +1,4 @@
-//! Where the operator is.
+//! The cluster and namespace of the operator.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 
 use super::object_name;
 
-/// Where the operator is.
+/// The cluster and namespace of the operator.
 #[derive(Clone, Debug, Args)]
 pub struct Target {
     /// Namespace of the operator

@@ -19,7 +19,7 @@ const EVENTS: usize = 200;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct History {
-    /// The oldest first.
+    /// Outcomes of versions, the oldest first.
     pub versions: Vec<VersionHistory>,
     /// When an update last ended, well or not.
     pub last_finished: Option<String>,

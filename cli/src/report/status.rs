@@ -128,7 +128,7 @@ fn moving(node: String, shadow: &BottlerocketShadow, slot: Option<&Slot>) -> Mov
 
 /// Says what keeps all updates from starting.
 fn obstacles(status: Option<&BottlerocketFleetStatus>) -> Vec<String> {
-    // What the API server puts into a new fleet has no term.
+    // The API server's defaults of a new fleet have no term.
     let Some(status) = status.filter(|status| status.term.is_some()) else {
         return vec!["no reconciler has written the fleet's status yet".to_owned()];
     };

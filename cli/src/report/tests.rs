@@ -1,4 +1,4 @@
-//! What people and programs are shown.
+//! Reports for people and programs.
 
 mod glance;
 mod node;

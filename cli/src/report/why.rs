@@ -39,9 +39,9 @@ pub(crate) struct Why {
     /// it did not wait.
     pub since: Option<String>,
     pub moves: bool,
-    /// What a person does about it; absent if nobody has to do anything.
+    /// The remedy; absent if nobody has to do anything.
     pub remedy: Option<String>,
-    /// What it holds its slot for too long for.
+    /// The reason why it holds its slot too long.
     pub overdue: Option<String>,
     pub runs: Option<String>,
     /// The version that its host would choose now.
@@ -52,7 +52,7 @@ pub(crate) struct Why {
     pub goal: Option<&'static str>,
     /// The pool that steers it.
     pub pool: Option<String>,
-    /// What is wrong on the host, as its agent says.
+    /// The host's problem, as its agent reports it.
     pub problem: Option<&'static str>,
     pub agent_says: Option<String>,
     /// The last failed attempt since the last success.
@@ -61,9 +61,9 @@ pub(crate) struct Why {
     pub updating_since: Option<String>,
     /// The slots in use and their holders, if the node waits for one.
     pub slots: Option<String>,
-    /// What other objects say that the reason rests on.
+    /// Facts of other objects that the reason rests on.
     pub rests_on: Vec<String>,
-    /// The latest first.
+    /// Events about the node, the latest first.
     pub events: Vec<Event>,
     /// Parts that could not be read.
     pub notes: Vec<String>,

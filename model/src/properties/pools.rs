@@ -1,4 +1,4 @@
-//! What must hold of pools: limits, order, pauses and deletions; and what must be possible.
+//! Properties of pools: limits, order, pauses and deletions; and states that must be reachable.
 
 use brupop_api::Marker;
 use brupop_api::State;
@@ -95,7 +95,7 @@ pub(super) fn all(config: &Config) -> Vec<Property<Config>> {
     all
 }
 
-/// What a leader saw when it decided on slots.
+/// A leader's view when it decided on slots.
 pub(crate) struct Judged<'s> {
     pub(crate) views: &'s [NodeView<'static>],
     pub(crate) pools: Pools,
@@ -254,7 +254,7 @@ pub(super) fn wrong_note(world: &World) -> Option<&'static str> {
     }
 }
 
-/// What a leader saw when it decided on a write for a node.
+/// A leader's view when it decided on a write for a node.
 #[derive(Clone, Copy)]
 pub(crate) struct Saw {
     pub(crate) halt: bool,

@@ -52,7 +52,7 @@ pub struct NodeRecord {
     pub led: LedNode,
 }
 
-/// What a leader knows of one node beside what the API server says. It ends with the leadership, and with the Node.
+/// A leader's own knowledge of one node. It ends with the leadership, and with the Node.
 #[derive(Clone, Debug, Default)]
 pub struct LedNode {
     /// The pool that owns it; `None` until that is found out for the Node and the pools as they are.
@@ -79,7 +79,7 @@ pub struct Denied {
 /// The drain of a node whose pods are known.
 #[derive(Clone, Debug, Default)]
 pub struct KnownDrain {
-    /// Its work.
+    /// The work of this drain, as planned.
     pub plan: Arc<DrainPlan>,
     /// The observation that the node is empty, if it is.
     pub empty: Option<Empty>,
@@ -90,7 +90,7 @@ pub struct KnownDrain {
 /// A node that was seen empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Empty {
-    /// Since when, and since when its volumes in use have not become fewer.
+    /// The start of emptiness, and the time of the last volume that was detached.
     pub since: Timestamp,
     /// The fewest volumes in use.
     pub volumes: usize,
@@ -416,7 +416,7 @@ impl Watched for Item<WatchedFleet> {
     }
 }
 
-/// The agents' pods.
+/// The pods of agents, by their nodes.
 impl Watched for PodItem {
     fn put(self, cluster: &mut Cluster) -> bool {
         let agent = AgentPod::of(&self);

@@ -40,7 +40,6 @@ const DRAIN_STARTED: &str = "drain_started_at";
 /// A node that is monitored may be Ready, or not, for this many spells in a row, each as long as one may last.
 const SPELLS: i32 = 4;
 
-/// Longest wait after failures.
 const LONGEST_BACK_OFF: SignedDuration = SignedDuration::from_hours(24);
 
 /// Multiple of the base that a node waits after a failed drain: pods and budgets change by the hour.
@@ -256,7 +255,6 @@ impl Clock<'_> {
         }
     }
 
-    /// Evaluates the marker's times.
     fn marked(&mut self, times: &Times<'_>, marker: &Marker, facts: &mut TimeFacts) {
         let (steps, node_uid) = (times.of.steps, times.of.node_uid());
         if marker.is_kept() {
@@ -291,7 +289,7 @@ impl Clock<'_> {
     fn staging_overdue(&mut self, times: &Times<'_>, shadow: &ShadowFacts<'_>) -> bool {
         let (durations, steps) = (times.of.durations, times.of.steps);
         let (begun, wait) = if shadow.reached() {
-            // What follows staging has deadlines of its own; this one is for a node that stands still in between.
+            // Later steps have deadlines of their own; this one is for a node that stands still in between.
             (
                 times.drain.or(times.transition),
                 durations.stage + steps.exclusion + steps.drain * 2,

@@ -8,7 +8,7 @@ const SETTLED: Duration = Duration::from_secs(1);
 /// status from being written.
 const WRITTEN_AT_LATEST: Duration = Duration::from_secs(5);
 
-/// What is wanted of one object. It is written only once it has been wanted for a moment, for most reasons last no longer;
+/// A wanted write of one object. It is made once it has been stable for a moment, for most reasons last no longer;
 /// or once others have been wanted before it for long enough.
 #[derive(Debug)]
 pub struct Debounced<W>(Option<Wanted<W>>);

@@ -324,7 +324,7 @@ pub struct TimeFacts {
     /// The current step takes longer than it may; or the slot has been held for longer than a short step may take, and the
     /// host has not staged the update.
     pub trial_overdue: bool,
-    /// For how many seconds the slot has been held, if that is known.
+    /// Seconds for which the slot has been held, if known.
     pub slot_seconds: Option<u64>,
     /// The slot is held for longer than the current step, and what follows its deadline, may take.
     pub slot_overdue: bool,

@@ -149,7 +149,7 @@ impl Gates {
         let mut look_again =
             |at: Duration| next = Some(next.map_or(at, |next: Duration| next.min(at)));
         let (interval, holds_for) = (self.interval, self.holds_for());
-        // What matters comes first, and of that what has waited longest, or a source that does not answer would keep the others
+        // Queries that matter come first, those that have waited longest before others; or a source that does not answer would keep the others
         // from being asked.
         let mut in_turn: Vec<(bool, &GateQuery)> =
             others.into_iter().map(|query| (false, query)).collect();
@@ -220,7 +220,7 @@ pub fn matter(fleet: &FleetFacts<'_>, views: &[NodeView<'_>]) -> BTreeSet<usize>
     busy.collect()
 }
 
-// What a Prometheus answers. Nothing of an answer is kept, or shown, but why an expression is none.
+// Answers of a Prometheus. Nothing of an answer is kept, or shown, but why an expression is none.
 
 /// Longest answer that is read, in bytes. A source is asked for one series.
 pub const ANSWER_MAX: usize = 64 * 1024;

@@ -68,7 +68,7 @@ pub struct Kept<T> {
 
 #[derive(Debug)]
 struct Group<T> {
-    /// By namespace and name.
+    /// The objects, by namespace and by name.
     items: BTreeMap<String, Arc<Item<T>>>,
     /// Objects that an incomplete list has not named yet.
     unlisted: BTreeSet<String>,
@@ -156,7 +156,7 @@ impl<T: Foreign> Kept<T> {
             if let Some(most) = most.map(|(name, _)| name.clone()) {
                 self.give_up(&most);
             } else {
-                // Then not even that is kept of this one. The answer to an eviction says what its budgets allow.
+                // This one is not even kept as a stand-in. The answer to an eviction says what its budgets allow.
                 self.bytes -= self.groups.remove(group).map_or(0, |it| it.bytes);
                 return;
             }

@@ -68,7 +68,7 @@ impl Readable for WatchedFleet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Readiness {
     pub ready: bool,
-    /// Since when, if that is known.
+    /// The start of this state, if known.
     pub since: Option<Timestamp>,
 }
 
@@ -115,7 +115,7 @@ pub struct LeaseRecord {
     pub acquired: Option<Timestamp>,
     /// When its holder last said that it leads, by its own clock.
     pub renewed: Option<Timestamp>,
-    /// How often it has had another holder.
+    /// Number of changes of its holder.
     pub transitions: i32,
 }
 

@@ -17,7 +17,7 @@ pub struct Policy {
 /// Durations and waits of the whole fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Durations {
-    /// For download and activation.
+    /// The time that download and activation may take.
     pub stage: SignedDuration,
     pub reboot: SignedDuration,
     /// For short steps: the agent's first and last report of an update, a node that becomes Ready again.

@@ -22,7 +22,7 @@ pub(crate) type Release<'a> = (&'a str, &'a str);
 /// A pool as it is watched.
 #[derive(Clone, Debug)]
 pub struct Pool {
-    /// Namespace, name, UID, generation.
+    /// The metadata: namespace, name, UID, generation.
     pub metadata: ObjectMeta,
     /// The status, to tell what is stored already. No decision reads it.
     pub stored: BottlerocketPoolStatus,

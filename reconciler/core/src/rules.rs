@@ -245,7 +245,6 @@ impl FromStr for Limit {
     }
 }
 
-/// Longest window.
 const WINDOW_MAX: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// Longest soak between two pools, and longest age that a version must have.
@@ -259,7 +258,7 @@ const STEP_MAX: SignedDuration = SignedDuration::from_hours(7 * 24);
 pub struct Invalid {
     /// The path of the field.
     pub field: String,
-    /// What is wrong, and what to write instead.
+    /// The fault, and what to write instead.
     pub why: String,
 }
 

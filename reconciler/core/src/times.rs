@@ -12,7 +12,7 @@ use jiff::Timestamp;
 pub struct Ahead(BTreeMap<Timestamp, BTreeMap<[String; 2], Timestamp>>);
 
 impl Ahead {
-    /// No time is.
+    /// The set without any time that is ahead.
     pub const NONE: &Self = &Self(BTreeMap::new());
 
     /// Returns since when a time counts that stands in a field of an object; `of` is the object's UID, and the field.

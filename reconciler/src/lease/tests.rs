@@ -210,7 +210,7 @@ async fn somebody_leads_after_etcd_was_restored() {
     running.abort();
 }
 
-/// What was decided before something held the loop up is not sent by a process that no longer leads.
+/// A process that no longer leads sends no decision from before its loop was held up.
 #[tokio::test(start_paused = true)]
 async fn what_is_under_way_goes_on_only_while_this_process_leads() {
     let (sender, elected) = watch::channel(Some(Instant::now() + seconds(10)));

@@ -342,7 +342,7 @@ fn a_pass_counts_who_waits_and_since_when() {
             .map(|(reason, nodes)| (of_default(reason), nodes))
             .into()
     );
-    // What moves does not wait, however long its update has been known.
+    // A moving node does not wait, however long its update has been known.
     let since = [
         ("LimitReached", "2026-11-21T03:05:00Z"),
         ("NodePaused", "2026-11-21T03:20:00Z"),

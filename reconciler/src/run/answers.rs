@@ -19,7 +19,6 @@ use crate::run::requests::{Answer, Body, Context, Outcome, Purpose, Request, Sho
 const OPT_IN_PAUSE: Duration = Duration::from_secs(30);
 /// Wait after the first failure; doubled with each further one.
 const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
-/// Longest wait after failures.
 const LONGEST_BACK_OFF: Duration = Duration::from_mins(1);
 /// Longest wait for a change of an object after a request about it was refused or changed nothing, the first time.
 const FIRST_WAIT_FOR_CHANGE: Duration = Duration::from_secs(4);
@@ -52,7 +51,7 @@ pub(crate) struct Sent {
     /// Failures, refusals and writes without effect in a row.
     failures: u32,
     refusals: u32,
-    /// For which reason the object was last written, and how often in a row.
+    /// The reason of the last write of the object, and how often it recurred.
     written_for: (&'static str, u32),
     /// The last write, if it changed nothing, and the object's `resourceVersion`. Somebody else may hold a field that it should
     /// remove, or a webhook puts back what it changes.

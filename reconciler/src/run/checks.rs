@@ -48,7 +48,7 @@ const TRIES: usize = 6;
 #[derive(Debug)]
 pub struct Check {
     interval: Duration,
-    /// What was found, and when; `None` (it does not hold) before the first.
+    /// The last result, and its time; `None` (it does not hold) before the first.
     found: Option<(Result<(), String>, Duration)>,
     next: Duration,
     retry: Duration,
@@ -224,7 +224,7 @@ enum Met {
 /// Part of the API server's answer if it does not trust the webhook's certificate.
 const UNTRUSTED: &str = "x509: ";
 
-/// What the answers to the dry-run writes mean: the one that only the webhook refuses, and those that only the policy
+/// Tests of the meaning of answers to the dry-run writes: the one that only the webhook refuses, and those that only the policy
 /// refuses, on a shadow and on a Node.
 fn admission([webhook, shadow, node]: [&Met; 3]) -> Finding {
     let sentence = |rule: &str, met: &Met| match met {

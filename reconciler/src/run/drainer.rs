@@ -37,7 +37,7 @@ pub(crate) struct Drainer {
     pub(crate) evictions: Evictions,
     /// Shadows of the nodes that start next, or will: their pods are looked at before that.
     preflight: BTreeSet<String>,
-    /// What the pods of nodes mean, by name of the shadow.
+    /// Facts about the pods of nodes, by name of the shadow.
     looks: BTreeMap<String, Look>,
     /// The node whose pods were looked at last: the one after it is next, so that each has its turn.
     looked_at: String,
@@ -57,9 +57,8 @@ struct Look {
     from: Basis,
     /// When time alone changes it.
     until: Option<Duration>,
-    /// What a drain has to do.
+    /// The plan of the drain.
     plan: Arc<DrainPlan>,
-    /// What stands in its way.
     obstacle: Option<Obstacle>,
     /// The pods (UIDs) that a budget blocked when the drain began.
     first: BTreeSet<String>,

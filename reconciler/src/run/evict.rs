@@ -258,7 +258,7 @@ impl Evictions {
     pub fn held_up_by(&self, plan: &DrainPlan, time: Timestamp) -> Option<String> {
         let refused = self
             .refusals(plan)
-            // What a budget refuses says more than a server that fails.
+            // A budget's refusal says more than a server error.
             .min_by_key(|(_, tried, _)| tried.failures > 0)
             .map(|(pod, _, why)| format!("{}/{} is not evicted: {why}", pod.namespace, pod.name));
         let left = || plan.for_people().next();

@@ -66,7 +66,7 @@ impl Reconciler {
         self.fleet_log.resolved();
         let (time, now) = (Timestamp::now(), self.now());
         let mut leader = std::mem::take(&mut self.leading.state);
-        // Whose pods are watched, and which workloads are read, depends on who owns a node.
+        // The owner of a node decides whose pods are watched and which workloads are read.
         leader.prepare_pools(&mut cluster, time, &self.policy);
         self.look_again_at_pools(&cluster, &mut wake);
         self.bring_up_to_date(&mut leader);

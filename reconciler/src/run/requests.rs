@@ -106,7 +106,7 @@ pub struct Context {
     pub event: Option<EventText>,
     /// The objects on which the Event is published.
     pub objects: Vec<ObjectReference>,
-    /// What has ended once the request succeeds.
+    /// The phase or update that ends once the request succeeds.
     pub ended: Vec<Ended>,
 }
 
@@ -519,7 +519,7 @@ impl ApiServer {
 }
 
 fn failure(object: &Object<String>, error: &Error) -> Outcome {
-    // What the API server or a webhook answered, fit for conditions, Events and log lines.
+    // An answer of the API server or a webhook, fit for conditions, Events and log lines.
     let message = |status: &Status| printable(&status_message(status), MESSAGE_MAX).into_owned();
     match error {
         Error::Api(status) if is_denied(status) => Outcome::Denied(object.clone(), message(status)),

@@ -63,7 +63,7 @@ struct ToldOfNode {
     /// The last step of an update that was told at once, as long as the node has a slot.
     step: Option<&'static str>,
     left_alone: FailureLog,
-    /// In which words evictions were refused in this drain, as they were published.
+    /// Messages of refused evictions in this drain, as they were published.
     refusals: BTreeSet<String>,
 }
 
@@ -214,7 +214,7 @@ impl Reconciler {
         let in_service = Reason::Monitoring(MonitorStep::InService);
         let reason = match reason {
             Reason::NotLeading | Reason::NodeGone(_) => return,
-            // Until when is known once the step has begun.
+            // The deadline is known once the step has begun.
             Reason::Monitoring(MonitorStep::InService) if goal != State::MonitoringUpdate => return,
             // A step has begun once its write is stored. The API server, or the webhook, may refuse it for long.
             Reason::Finishing if goal == State::MonitoringUpdate => &in_service,

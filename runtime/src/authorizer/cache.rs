@@ -1,4 +1,4 @@
-//! What the API server said of callers' tokens, for a short time.
+//! The API server's answers about callers' tokens, kept for a short time.
 
 use http::StatusCode;
 use ring::digest::{SHA256, digest};
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// Most tokens that are remembered.
 const SIZE: usize = 1024;
 
-/// What the API server says of a token: the status to answer with, unless its user may do what is asked for.
+/// The API server's answer about a token: the status to answer with, unless its user may do what is asked for.
 pub(super) type Judgement = Result<(), StatusCode>;
 
 pub(super) const TRY_AGAIN: Judgement = Err(StatusCode::SERVICE_UNAVAILABLE);

@@ -1,4 +1,4 @@
-//! What the filters of all ports have in common: who is let in, reading a body, and how a refusal is answered.
+//! Filters that all ports share: who is let in, reading a body, and how a refusal is answered.
 
 use super::room::Permit;
 use crate::authorizer::Authorizer;

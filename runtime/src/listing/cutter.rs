@@ -2,7 +2,7 @@
 
 use super::{LARGE, LONGEST, NOT_OBJECTS, invalid};
 
-/// What an object leaves in the list that it is cut out of.
+/// The trace of an object in the list that it is cut out of.
 const HOLE: &[u8] = b"null";
 
 /// An answer that is arriving, whose objects are cut out: those of the arrays of a list, or those that a watch brings.
@@ -15,13 +15,13 @@ pub(super) struct Cutter {
     /// Whether the last of these, if any, is an array.
     in_array: bool,
     text: StringPart,
-    /// What has arrived of the object that is not complete.
+    /// The received part of the incomplete object.
     object: Vec<u8>,
-    /// What has arrived of the list, with holes where objects were.
+    /// The received part of the list, with holes where objects were.
     rest: Vec<u8>,
 }
 
-/// Where in a string the next byte is.
+/// The place of the next byte in a string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum StringPart {
     #[default]

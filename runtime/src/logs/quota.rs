@@ -1,4 +1,4 @@
-//! How often something may be logged that others can make us log.
+//! A rate limit for log lines that others can cause.
 
 use std::time::Duration;
 

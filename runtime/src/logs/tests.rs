@@ -1,4 +1,4 @@
-//! What is logged, and how it looks, whatever is in it.
+//! Tests of log lines: their content and form, whatever is in them.
 
 mod page;
 

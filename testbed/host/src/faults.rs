@@ -1,4 +1,4 @@
-//! What can go wrong with a simulated host, adjustable while it runs.
+//! Faults of a simulated host, adjustable while it runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,17 +17,17 @@ pub enum Call {
     Reboot,
 }
 
-/// What a call gets in place of its true answer; the host does nothing, unless that is said.
+/// The answer in place of a call's true one; the host does nothing, unless that is said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
-    /// 500 with this sentence.
+    /// Status 500, with this sentence as its body.
     Refused(String),
-    /// 404 with this sentence.
+    /// Status 404, with this sentence as its body.
     NotFound(String),
-    /// 409 with this sentence.
+    /// Status 409, with this sentence as its body.
     NotAllowed(String),
-    /// 423
+    /// Status 423: another command holds the lock.
     Locked,
     /// 200 with this body, whatever was asked.
     Nonsense(String),
@@ -43,9 +43,9 @@ pub enum Answer {
 #[derive(Clone, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fault of its own")]
 pub struct Faults {
-    /// False answers, by call.
+    /// False answers of the host, by call.
     pub answers: BTreeMap<Call, Answer>,
-    /// How commands end that are started; those that are not named here end well.
+    /// The results of started commands; those that are not named here end well.
     pub endings: BTreeMap<Command, Ending>,
     /// Commands that take so much longer once they are started, and hold the lock for as long.
     pub lasting: BTreeMap<Command, Duration>,
@@ -59,7 +59,7 @@ pub struct Faults {
     pub reboot_ignored: bool,
     /// The reboot is requested (204), and comes so much later. Until then further requests are refused.
     pub reboot_delay: Duration,
-    /// What the host's settings let it choose.
+    /// The host's settings of updates.
     pub choice: Choice,
 }
 

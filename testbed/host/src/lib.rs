@@ -29,7 +29,7 @@ pub use machine::{Choice, Command, Ending, Release, Repository};
 use machine::{Machine, Refusal};
 pub use semver::Version;
 
-/// How a host is made.
+/// The options of a host.
 #[derive(Clone, Debug)]
 pub struct HostOptions {
     pub socket: PathBuf,
@@ -68,7 +68,7 @@ impl Durations {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
     pub at: Instant,
-    /// Path without the query.
+    /// Path of the request, without the query.
     pub path: String,
 }
 
@@ -79,7 +79,7 @@ pub struct Host {
     _life: Arc<JoinSet<()>>,
 }
 
-/// What connections, commands and handles share.
+/// The state that connections, commands and handles share.
 #[derive(Debug)]
 struct Shared {
     durations: Durations,
@@ -91,7 +91,7 @@ struct Shared {
     /// Somebody has asked the API for the reboot that comes.
     requested: AtomicBool,
     boot_id: Mutex<String>,
-    /// How far the host's clock is ahead.
+    /// Time by which the host's clock is ahead.
     ahead: Mutex<Duration>,
     power: watch::Sender<HostPower>,
     reboot: Notify,

@@ -1,4 +1,4 @@
-//! What a Bottlerocket host does with update commands: partitions, states, boots. No sockets, no clock.
+//! A Bottlerocket host's handling of update commands: partitions, states, boots. No sockets, no clock.
 
 use anyhow::Context as _;
 use jiff::Timestamp;
@@ -29,17 +29,17 @@ pub enum Command {
 /// Reasons why the host does not do what it is asked; each has a status code of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// 404
+    /// Status 404: there is no such thing.
     NotFound(&'static str),
-    /// 409
+    /// Status 409: the command is not allowed now.
     NotAllowed(&'static str),
-    /// 423
+    /// Status 423: another command holds the lock.
     Locked,
-    /// 500
+    /// Status 500: the host has an internal error.
     Internal(&'static str),
 }
 
-/// What a partition set holds.
+/// The content of a partition set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Content {
     version: Version,
@@ -58,7 +58,7 @@ pub struct Machine {
     repository: Repository,
     status: Option<Status>,
     running: Option<Command>,
-    /// What the running prepare writes into the inactive set; one that finds no update succeeds without.
+    /// The image that the running prepare writes into the inactive set; one that finds no update succeeds without.
     writes: Option<Version>,
     boots: u64,
 }

@@ -1,4 +1,4 @@
-//! How people and programs get at a control plane: clients, tokens and kubectl.
+//! Access to a control plane: clients, tokens and kubectl.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -88,7 +88,7 @@ impl ControlPlane {
             .await
     }
 
-    /// Runs kubectl as `admin`.
+    /// Runs kubectl as the user `admin`.
     pub async fn kubectl<S: AsRef<OsStr>>(
         &self,
         args: impl IntoIterator<Item = S>,

@@ -145,7 +145,6 @@ impl ControlPlane {
         ended
     }
 
-    /// Returns where etcd answers.
     pub fn etcd(&self) -> String {
         format!("http://127.0.0.1:{}", self.etcd_port)
     }

@@ -1,4 +1,4 @@
-//! What tests wait for and assert of a fleet: objects, Events and metrics.
+//! Conditions that tests wait for and assert of a fleet: objects, Events and metrics.
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::Marker;

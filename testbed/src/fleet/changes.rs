@@ -1,4 +1,4 @@
-//! What changes while a fleet runs: its nodes, and the operator's settings.
+//! Changes of a running fleet: its nodes, and the operator's settings.
 
 use std::collections::BTreeMap;
 

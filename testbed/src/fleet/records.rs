@@ -1,4 +1,4 @@
-//! What the ledger says of one version, in fleets whose hosts have one variant.
+//! The ledger's record of one version, in fleets whose hosts have one variant.
 
 use brupop_api::BottlerocketFleetStatus;
 use brupop_api::fleet::VersionRecord;

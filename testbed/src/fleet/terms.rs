@@ -1,4 +1,4 @@
-//! Who led when, by the ledger's terms.
+//! The leaders by time, from the ledger's terms.
 
 use anyhow::{Context as _, Result};
 use brupop_api::names::FLEET;

@@ -1,4 +1,4 @@
-//! What users and administrators do to a fleet by hand.
+//! Manual changes of a fleet by users and administrators.
 
 use std::process::Stdio;
 

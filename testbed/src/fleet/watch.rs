@@ -1,4 +1,4 @@
-//! Keeps a fleet's history.
+//! Watches a fleet, and keeps its history.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -23,7 +23,7 @@ use crate::operator::NAMESPACE;
 pub fn start(client: &Client, history: &Arc<Mutex<History>>) -> JoinSet<()> {
     let mut watching = JoinSet::new();
     let ledgers = Api::<Mended<BottlerocketFleet>>::namespaced(client.clone(), NAMESPACE);
-    // What was taken of it stays the most that was ever taken.
+    // The maximum of its memory stays.
     let (seen, gone) = (
         |history: &mut History, _, ledger: &_| history.ledger(ledger),
         |_: &mut History, _, _: &str| (),

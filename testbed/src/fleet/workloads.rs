@@ -1,4 +1,4 @@
-//! What runs on a fleet beside the operator.
+//! Workloads of a fleet beside the operator.
 
 use anyhow::Result;
 use k8s_openapi::api::apps::v1::Deployment;

@@ -1,11 +1,11 @@
-//! What is known of a node.
+//! The state of a node.
 
 use brupop_api::names::{EXCLUDE_FROM_LB_LABEL, MARKER_ANNOTATION};
 use brupop_api::{BottlerocketShadow, Marker, State};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 
-/// What is known of one node at one moment.
+/// The state of one node at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Seen {
@@ -34,7 +34,7 @@ pub struct Seen {
     pub boot_id: String,
 }
 
-/// What there is of a node.
+/// The objects of a node.
 pub(super) type Objects = (Option<BottlerocketShadow>, Option<Node>);
 
 impl Seen {

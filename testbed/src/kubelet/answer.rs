@@ -1,4 +1,4 @@
-//! What kubelets answer.
+//! Answers of the simulated kubelets to API servers.
 
 use http::{Response, StatusCode};
 use http_body_util::Full;

@@ -100,7 +100,7 @@ pub(crate) fn host_paths(pod: &Pod, container: &Container, root: &Path) -> Vec<(
         .collect()
 }
 
-/// Where a kernel shows its boot id.
+/// The file with the kernel's boot id.
 pub(crate) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 fn value_of(variable: &EnvVar, pod: &Pod) -> Result<String> {

@@ -20,7 +20,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role};
 use tokio_tungstenite::tungstenite::{self, Message};
 
-/// What is spoken in the WebSocket.
+/// The messages of the WebSocket.
 const PROTOCOL: &str = "v5.channel.k8s.io";
 /// Bytes that are read at once.
 const CHUNK: usize = 16 * 1024;
@@ -30,7 +30,7 @@ const CHUNK: usize = 16 * 1024;
 enum Channel {
     Stdout = 1,
     Stderr = 2,
-    /// How it ended, as a Status.
+    /// Its end, as a Status.
     Error = 3,
 }
 

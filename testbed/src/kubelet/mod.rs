@@ -42,7 +42,7 @@ use tokio::task::JoinSet;
 /// Below the node's folder: where its host puts the socket of its API.
 const API_SOCKET: &str = "run/api.sock";
 
-/// What runs in place of a container's command.
+/// The program in place of a container's command.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// The program outside of its image.
@@ -62,9 +62,9 @@ pub struct PodProcess {
     pub node: String,
     pub component: String,
     pub pid: u32,
-    /// How often it was started before.
+    /// Number of earlier starts.
     pub restarts: i32,
-    /// Where it listens, by port of its container.
+    /// Its addresses, by port of its container.
     pub listens: BTreeMap<i32, SocketAddr>,
 }
 

@@ -37,7 +37,7 @@ pub(crate) async fn follow(
     let mut running: Option<String> = None;
     loop {
         let now = power.borrow_and_update().clone();
-        // What runs on the host dies before the API server hears of it. A quick reboot may be seen as a new boot only.
+        // Processes on the host die before the API server hears of it. A quick reboot may be seen as a new boot only.
         let another = match &now {
             HostPower::Down => true,
             HostPower::Up { boot_id, .. } => {

@@ -1,4 +1,4 @@
-//! What kubelets serve to the API server: `kubectl logs` and `kubectl exec`.
+//! Serves the kubelets' API to the API server: `kubectl logs` and `kubectl exec`.
 //!
 //! One server stands for the kubelets of all nodes. Connections come from [`crate::services`], so only the API server
 //! reaches it.

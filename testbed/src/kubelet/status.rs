@@ -1,4 +1,4 @@
-//! The status of pods.
+//! Writes the status of pods as a kubelet does.
 
 use crate::mended::Mended;
 use jiff::Timestamp;
@@ -7,7 +7,7 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 
-/// What the kubelet says of a pod that runs as a process.
+/// The kubelet's status of a pod that runs as a process.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     pub state: State,

@@ -1,4 +1,4 @@
-//! Which pods there are, and a task for each of ours.
+//! Watches pods, and runs a task for each of ours.
 
 use super::pod::PodTask;
 use super::{Kubelet, PodEntry, is_ready, node};

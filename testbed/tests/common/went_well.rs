@@ -1,4 +1,4 @@
-//! What must be true of every roll-out in which hosts do as they are told, whatever became of the operator's processes.
+//! Properties of every roll-out in which hosts obey, whatever became of the operator's processes.
 
 use anyhow::{Result, ensure};
 use brupop_testbed::Fleet;

@@ -1,4 +1,4 @@
-//! What `docs/security.md` shows of the API server's audit log is what stands there.
+//! Tests that the audit log has the lines that `docs/security.md` shows.
 
 use crate::raw;
 use anyhow::{Context as _, Result, ensure};
@@ -204,7 +204,7 @@ async fn documented_audit_lines_match_the_audit_log() -> Result<()> {
         shown.keys(),
         found.keys()
     );
-    // What is explained is not only of the same shape, but the same.
+    // The explained annotations must be equal, not only of the same shape.
     for (name, annotation) in [
         ("refused-by-policy", POLICY),
         ("refused-by-webhook", "shadows.brupop.bottlerocket.aws/rule"),

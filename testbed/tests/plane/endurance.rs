@@ -106,7 +106,7 @@ impl Agent {
     }
 }
 
-/// How often agents have reported, and were cut off.
+/// Numbers of agents' reports, and of those that were cut off.
 #[derive(Default)]
 struct Done {
     reports: AtomicUsize,

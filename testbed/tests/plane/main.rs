@@ -1,4 +1,4 @@
-//! What an API server says to single programs and objects of ours: tests with a control plane each, and few nodes or none.
+//! Single programs and objects on an API server: tests with a control plane each, and few nodes or none.
 
 #![allow(clippy::too_many_lines, reason = "tables of rows")]
 

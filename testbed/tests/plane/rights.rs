@@ -1,4 +1,4 @@
-//! What the three accounts may do, and people with our roles, all of it, is what `docs/rights.txt` says.
+//! Tests that `docs/rights.txt` lists all rights of the three accounts and of people with our roles.
 
 use crate::raw;
 use anyhow::{Context as _, Result, ensure};
@@ -13,7 +13,7 @@ const LIST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/rights.txt");
 const EVERYBODY: &str = "everybody";
 /// People to whom these roles of ours were given in our namespace.
 const PEOPLE: [&str; 3] = ["viewer", "operator", "pool-editor"];
-/// Where rights are asked for, and how the list calls it. What holds in all of them was given for the whole cluster.
+/// Namespaces in which rights are asked for, with their names in the list. What holds in all of them was given for the whole cluster.
 const NAMESPACES: [(&str, &str); 3] = [
     (NAMESPACE, "in our namespace"),
     ("kube-system", "in kube-system"),

@@ -1,4 +1,4 @@
-//! Who asks, and what the API server tells about them.
+//! The requester, as the API server describes it.
 
 use crate::world::{Host, World};
 use serde_json::{Map, Value, json};
@@ -43,7 +43,7 @@ pub enum Actor {
     Admin,
 }
 
-/// What a token is bound to, as the API server tells it.
+/// The objects that a token is bound to, as the API server names them.
 const CLAIMS: [&str; 4] = ["node-name", "node-uid", "pod-name", "pod-uid"];
 
 impl Actor {

@@ -1,9 +1,9 @@
-//! What is asked of the API server, and by which way.
+//! Requests of the plugin to the API server.
 
 use http::Method;
 use serde_json::Value;
 
-/// How a change is written down.
+/// The form of a written change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     Merge,
@@ -17,7 +17,7 @@ pub enum Way {
 pub enum Ask {
     /// A shadow that is there is changed, or a sub-resource of it (empty: the object itself).
     Update {
-        /// `status`, as a rule.
+        /// The sub-resource, which is `status` as a rule.
         sub_resource: &'static str,
         way: Way,
         body: Value,
@@ -48,7 +48,6 @@ impl Ask {
 pub struct Request {
     pub method: Method,
     pub path: String,
-    /// What kind of body it is.
     pub content_type: &'static str,
     /// The body; may be empty.
     pub body: String,

@@ -9,7 +9,7 @@ use kube::Resource as _;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
-/// Who refuses, and by which rule.
+/// The authority that refuses, and its rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Allowed,
@@ -27,10 +27,10 @@ pub enum Verdict {
 
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What it says, for people.
+    /// Its title, a sentence for people.
     pub says: Cow<'static, str>,
     pub actor: Actor,
-    /// Of which node's shadow.
+    /// The host whose shadow is written.
     pub of: Host,
     pub spec: Value,
     /// The shadow's status; null: it has none.

@@ -24,7 +24,7 @@ pub(crate) fn monitoring() -> Value {
     merged(&staging(), &json!({"state": "MonitoringUpdate"}))
 }
 
-/// Idle after attempt 7.
+/// A shadow that is Idle after attempt 7.
 pub(crate) fn done() -> Value {
     merged(&staging(), &json!({"state": "Idle"}))
 }

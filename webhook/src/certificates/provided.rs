@@ -31,7 +31,7 @@ pub(crate) enum ProvidedError {
     /// There is no such key, or it is no text.
     #[error("it has no {0}")]
     Missing(&'static str),
-    /// What it holds cannot be served.
+    /// Its content cannot be served.
     #[error("it cannot be served")]
     Tls(#[from] TlsError),
     #[error("{CERTIFICATE} is not a certificate")]

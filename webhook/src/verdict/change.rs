@@ -1,4 +1,4 @@
-//! What a request changes. Values are compared, not bytes: an absent status is the same as an empty one, and a field that is
+//! The changes of a request. Values are compared, not bytes: an absent status is the same as an empty one, and a field that is
 //! null is the same as an absent field.
 
 use super::{ReviewedShadow, ShadowRequest};

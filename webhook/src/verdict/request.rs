@@ -25,7 +25,7 @@ pub struct ShadowRequest {
     pub name: String,
     #[serde(default)]
     pub namespace: Option<String>,
-    /// What is to be done.
+    /// The operation of the request.
     pub operation: Operation,
     pub user_info: UserInfo,
     /// The object as it would be stored; `None` in a deletion.

@@ -12,7 +12,7 @@ pub(super) struct StepInput<'g, 'a> {
     pub(super) shadow: &'g ShadowFacts<'a>,
     pub(super) memory: &'g StepMemory,
     pub(super) ended: Option<EndedCommand<'a>>,
-    /// See [`super::image::our_image_after`].
+    /// Our image, by [`super::image::our_image_after`] this look.
     pub(super) our_image: Option<Staged>,
 }
 

@@ -1,4 +1,4 @@
-//! What waits for the node's turn, and is never activated before: an update that was downloaded ahead, or the image of an
+//! An image that waits for the node's turn, and is never activated before: an update that was downloaded ahead, or the image of an
 //! attempt that was given up.
 
 use brupop_api::Problem;
@@ -54,8 +54,8 @@ impl StepInput<'_, '_> {
         free && self.failed_refresh().is_none() && self.wrote_instead().is_none()
     }
 
-    /// Does the staging partition hold an image that may be a person's, so that no update is downloaded over it before the
-    /// node's turn comes?
+    /// Whether the staging partition holds an image that may be a person's, so that no update is downloaded over it before the
+    /// node's turn comes.
     fn is_in_the_way(&self) -> bool {
         let held = |known: &UpdateFacts<'_>| {
             let wanted = known

@@ -1,4 +1,4 @@
-//! What is wrong, as the status says it: one problem at a time, until what it is about has ended otherwise.
+//! The problem in the status: one problem at a time, until what it is about has ended otherwise.
 
 use brupop_api::{Problem, State};
 
@@ -8,7 +8,7 @@ use super::{LastCommand, Prefetch, Report};
 impl StepInput<'_, '_> {
     /// Reports what is wrong with an idle host.
     pub(super) fn report_idle_problem(&self, report: &mut Report<'_>) {
-        // What made an attempt fail is worth more than a download that failed ahead of the next one. The spec keeps the
+        // The problem of a failed attempt outranks a failed download ahead of the next one. The spec keeps the
         // failure, so it does not hide that the host has been locked since.
         let is_free = !self.reported_problem().is_some_and(Problem::is_of_attempt)
             || self.failures_are_over();

@@ -110,7 +110,7 @@ impl<'a> Report<'a> {
         self.text(Field::StatusRebootClaimedBootId, read, boot_id);
     }
 
-    /// What is wrong: a word to decide on, and a sentence for people.
+    /// Reports a problem: a word to decide on, and a sentence for people.
     pub(super) fn problem(&mut self, problem: Problem, sentence: &str) {
         let sentence = Value::Text(Cow::Owned(printable(sentence, MESSAGE_MAX).into_owned()));
         self.set_problem(Some(problem), sentence);

@@ -244,7 +244,7 @@ fn looking(before: i64) -> StepMemory {
     }
 }
 
-/// See [`call`].
+/// A memory after a call, as in [`call`].
 fn asked(command: Command, before: i64) -> StepMemory {
     StepMemory {
         asked: Some(call(command, before)),

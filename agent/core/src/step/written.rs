@@ -1,4 +1,4 @@
-//! What a prepare wrote into the staging partition, in the words of Bottlerocket's updater.
+//! Reads which image a prepare wrote into the staging partition, in the words of Bottlerocket's updater.
 //!
 //! The status document labels the image with what the last refresh had chosen. On stderr, which the document keeps, the
 //! updater says for what it decided itself. A prepare that says neither of its sentences proves nothing.

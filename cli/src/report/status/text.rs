@@ -185,7 +185,7 @@ impl Glance {
             let [done, moving, all] = [updated, counts.updating_nodes, nodes].map(number);
             let bar = bar(POOL_BAR, done, moving, all);
             let (away, limit) = (counts.unavailable_nodes, counts.unavailable_limit);
-            // What its nodes wait for stands above.
+            // The reasons of its nodes stand above.
             let mut waiting = self.waiting.iter();
             let is_told = waiting.any(|group| group.message == line.message)
                 || ["Updating", Reason::NoUpdate.as_str()].contains(&line.reason.as_str());

@@ -19,7 +19,7 @@ pub(crate) struct Glance {
     pub nodes: usize,
     /// Nodes that run what their host would choose; absent while agents' reports are missing or no reconciler leads.
     pub updated_nodes: Option<usize>,
-    /// What keeps all updates from starting, in sentences.
+    /// Obstacles to all updates, in sentences.
     pub obstacles: Vec<String>,
     /// Pods of the operator that do not start, and why.
     pub not_started: Vec<String>,
@@ -104,7 +104,7 @@ pub(crate) struct Moving {
 pub(crate) struct WaitingNodes {
     pub reason: String,
     pub nodes: Vec<String>,
-    /// What they wait for, in a sentence.
+    /// Their reason for waiting, as a sentence.
     pub message: String,
 }
 

@@ -1,4 +1,4 @@
-//! Why a node moves or waits.
+//! Tests of `why`: the reason of one node.
 
 use super::*;
 

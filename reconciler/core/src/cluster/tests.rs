@@ -1,4 +1,4 @@
-//! What watches bring, in whatever order.
+//! Properties of watch events, in any order.
 
 use super::*;
 use crate::drain::PodKey;

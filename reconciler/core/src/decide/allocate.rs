@@ -201,7 +201,7 @@ impl<'a> Allocation<'a> {
                 self.preflight.push(at);
             }
         }
-        // Who follows is looked at while others are updated, so a slot is given back and taken again in one patch.
+        // The next node is assessed while others are updated, so a slot is given back and taken again in one patch.
         for _ in 0..MAX_SUCCESSORS {
             let Some(at) = queue.next_of(|place| room.will_have(place)) else {
                 break;
@@ -610,7 +610,7 @@ pub fn new_term<'a>(
         let Some(shadow) = view.shadow else {
             let marker = marker(view).filter(|marker| marker.holds_changes())?;
             return Some(Slot {
-                // What the marker calls the shadow's UID may be none, and the next shadow has another one anyway.
+                // The marker's UID of the shadow may be absent, and the next shadow has another one anyway.
                 uid: view.node?.uid.clone(),
                 attempt: marker.attempt.min(COUNTER_MAX),
                 ..Slot::default()

@@ -116,7 +116,7 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
     ])?;
     let allows = pool_is_open(fleet, view, node).and_then(|()| well(fleet, view));
     let allows_version = allows_version(fleet, view, version);
-    // What a person has to lift is told before a window that is closed: the agent downloads nothing ahead meanwhile.
+    // Obstacles that a person must lift are shown before a closed window: the agent downloads nothing ahead meanwhile.
     for told in [&allows, &allows_version] {
         if let Err(reason) = told
             && reason.forbids_download()

@@ -103,7 +103,7 @@ enum Standing {
 }
 
 words! {
-/// Why a node moves, or why not. The text of a reason changes only with the reason: it holds no counters and no positions in
+/// The reason why a node moves or waits. The text of a reason changes only with the reason: it holds no counters and no positions in
 /// a queue. What hosts and API servers say is quoted.
 Reason<'a>: Standing {
     "It waits by itself" {
@@ -454,7 +454,7 @@ enum Blame {
 }
 
 words! {
-/// Why an update is given up. The texts end a sentence.
+/// The reason why an update is given up. The texts end a sentence.
 Abort: Blame {
     "It counts against the version" {
         FellBack: OfVersion =>

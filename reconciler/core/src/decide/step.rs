@@ -28,7 +28,7 @@ pub enum Step<'a> {
     /// Creates the shadow, Idle, owned by the Node. Its `spec.attempt` is one more than that of an earlier shadow, if the Node's
     /// marker names one.
     CreateShadow {
-        /// `spec.attempt` to begin with.
+        /// The `spec.attempt` that the update begins with.
         attempt: Option<u64>,
     },
     DeleteShadow(Deletion),
@@ -96,7 +96,7 @@ pub enum Effect<'a> {
         grant: Write<'a>,
     },
     CreateShadow {
-        /// `spec.attempt` to begin with.
+        /// The `spec.attempt` that the update begins with.
         attempt: Option<u64>,
     },
     /// The shadow with this UID is deleted.

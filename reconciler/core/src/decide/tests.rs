@@ -42,7 +42,7 @@ use super::assess::assess;
 use super::{Allocation, Decision, Effect, Needed, Reason, Step, release};
 use crate::facts::{FleetFacts, NodeView};
 
-/// What is decided for a node, and what is asked of the API server for it.
+/// The decision for a node, and its requests to the API server.
 #[derive(Clone, Debug, PartialEq)]
 struct Decided<'a> {
     step: Option<Step<'a>>,

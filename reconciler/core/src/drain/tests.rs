@@ -1,4 +1,4 @@
-//! Which pods go, and in which order.
+//! Tests of the pods that are evicted, and of their order.
 
 use super::*;
 use crate::objects::Budget;

@@ -1,4 +1,4 @@
-//! What closes and opens a gate, and when it is asked.
+//! Tests of gates: when they close, open, and are asked.
 
 mod answer;
 mod pools;
@@ -147,7 +147,7 @@ fn a_question_is_asked_once_an_interval() {
         std::slice::from_ref(&up)
     );
     gates.answered(&up, Bad, at(36));
-    // What does not matter is not asked, and forgotten.
+    // Queries that do not matter are not asked, and are forgotten.
     assert_eq!(gates.due(&BTreeSet::new(), &NONE, at(36)), (vec![], None));
     assert_eq!(gates.state(&up, at(36)), GateState::Awaited);
     assert_eq!(

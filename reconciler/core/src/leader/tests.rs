@@ -1,4 +1,4 @@
-//! Whose a node is, in every order of pools.
+//! Tests of the owner of a node, in every order of pools.
 
 mod default_pool;
 mod misplaced;

@@ -194,7 +194,6 @@ fn unreadable(why: Unreadable) -> String {
 }
 
 impl NodeFacts {
-    /// `metadata.name`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -204,7 +203,6 @@ impl NodeFacts {
         self.readiness.is_some_and(|readiness| readiness.ready)
     }
 
-    /// `status.nodeInfo.bootID`.
     pub fn boot_id(&self) -> &str {
         &self.boot_id
     }

@@ -22,7 +22,6 @@ const DO_NOT_DISRUPT: [(&str, &str); 2] = [
 const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 /// Most bytes of labels. They are needed for the selectors of budgets; a pod of sane size has some hundred bytes.
 const LABELS_MAX: usize = 8 * 1024;
-/// Most labels.
 const LABELS_COUNT_MAX: usize = 128;
 /// Most bytes of `apiVersion`, `kind` and `name` of an owner, as they are told to people. Kubernetes takes any text.
 const OWNER_MAX: usize = 318;

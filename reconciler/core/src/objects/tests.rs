@@ -1,4 +1,4 @@
-//! What is kept of objects, and what is read in them.
+//! Tests of the kept objects and of their parsing.
 
 use super::*;
 use crate::tests::world::{self, rows};

@@ -33,7 +33,7 @@ fn running(boot: &str, version: &str) -> Value {
     json!({"status": {"nodeInfo": {"bootID": boot, "osImage": os_image}}})
 }
 
-/// Staged since then.
+/// A shadow that was staged at that time.
 fn staged(since: u8) -> Value {
     reached(State::StagedAndPerformedUpdate, since)
 }

@@ -258,7 +258,7 @@ fn is_plain(record: &VersionRecord) -> bool {
 /// The progress of opted-in nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress<'a> {
-    /// What is counted; without the limit, which is no count.
+    /// The figures, without the limit.
     pub counts: NodeCounts,
     /// They have not reported, or cannot look for updates.
     pub unknown: u64,
@@ -311,7 +311,7 @@ impl<'a> Progress<'a> {
             _ if waits => (&mut counts.blocked_nodes, false),
             Reason::NotOffered(_) => (&mut counts.not_offered_nodes, true),
             Reason::NoUpdateChosen(_) => (&mut counts.locked_nodes, asks_for_more() == Some(true)),
-            // What such a host said last is no look: it may be behind by now.
+            // The last report of such a host does not count: it may be behind by now.
             Reason::NotUnderstood(_) | Reason::NodeNotReady | Reason::AgentSilent(_) => {
                 (&mut self.unknown, false)
             }

@@ -1,4 +1,4 @@
-//! Which conditions are written, and when.
+//! Tests of the conditions that are written, and when.
 
 mod health;
 mod idle;

@@ -1,4 +1,4 @@
-//! Which workloads are available.
+//! Facts about the availability of workloads.
 
 use super::*;
 use crate::tests::world::{rows, with};

@@ -281,7 +281,7 @@ async fn what_is_wrong_with_a_source_is_said() {
         let is_secret = why.contains("s3cret") || why.contains("xxx");
         assert!(why.contains(expected) && !is_secret, "{files:?}: {why}");
     }
-    // What is no text.
+    // A value that is no text.
     let folder = Folder::with(&[]);
     std::fs::write(folder.0.join("main.url"), [0xff, 0xfe]).unwrap();
     let why = folder.ask("up", None).await.unwrap_err();
@@ -296,7 +296,7 @@ async fn what_is_wrong_with_a_source_is_said() {
     assert!(why.starts_with("the host 127.0.0.1 cannot"), "{why}");
 }
 
-/// What a certificate says is the other side's choice.
+/// The other side chooses the text of its certificate.
 #[tokio::test]
 async fn no_name_of_a_certificate_is_told() {
     let certificate = generate_simple_self_signed(vec!["hush.example".to_owned()]).unwrap();
@@ -308,7 +308,7 @@ async fn no_name_of_a_certificate_is_told() {
     };
     let of_another = "it cannot be reached: its certificate is for another name";
     assert_eq!(ask(server.address).await, of_another);
-    // Who does not speak TLS.
+    // A client that does not speak TLS.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! What becomes of requests, on an API server that is played.
+//! Tests of requests to a simulated API server.
 
 use std::convert::Infallible;
 use std::sync::Arc;

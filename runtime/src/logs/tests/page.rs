@@ -1,4 +1,4 @@
-//! What is logged, kept for tests to read: also for those of the webhook.
+//! Log lines kept for tests to read, also for those of the webhook.
 
 use std::io;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! What a host is offered by the repository, and what it chooses.
+//! The updates that a repository offers to a host, and the host's choice.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use semver::Version;
 
-/// What the host's own settings (`settings.updates`) let it choose.
+/// The host's own settings (`settings.updates`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// `seed`: decides the host's wave.
@@ -52,7 +52,7 @@ impl Release {
 /// An update repository with its manifest.
 #[derive(Clone, Debug, Default)]
 pub struct Repository {
-    /// The newest first.
+    /// All releases of the repository, the newest first.
     releases: Vec<Release>,
     max_version: Option<Version>,
 }

@@ -1,4 +1,4 @@
-//! How commands end.
+//! Ends commands as Bottlerocket's updater does.
 
 use semver::Version;
 

@@ -93,7 +93,7 @@ fn an_armed_set_is_booted_once() {
     }
 }
 
-/// What Bottlerocket's own updater answered for a host on 1.0.0 whose wave of 1.1.0 had not come.
+/// The answer of Bottlerocket's own updater for a host on 1.0.0 whose wave of 1.1.0 had not come.
 #[test]
 fn waves_locks_and_the_highest_version_decide_what_is_chosen() {
     const ALL: &[&str] = &["1.1.0", "1.0.0", "0.9.0"];

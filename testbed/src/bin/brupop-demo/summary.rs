@@ -1,4 +1,4 @@
-//! What the demo has shown, and whether all of it is as it should be.
+//! The demo's summary and checks.
 
 use std::time::Duration;
 

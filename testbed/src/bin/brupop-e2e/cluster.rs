@@ -22,7 +22,7 @@ const MACHINES: u8 = 2;
 const OPTED_IN: &str = "bottlerocket.aws/updater-interface-version=2.0.0";
 /// For machines to be Ready, images to be unpacked, pods to be started.
 const DEADLINE: Duration = Duration::from_mins(3);
-/// Durations on the hosts.
+/// Durations of commands and reboots on the hosts.
 const DURATIONS: Durations = Durations {
     refresh: Duration::from_millis(200),
     prepare: Duration::from_secs(2),

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::cluster::Cluster;
 
 const TOKEN: &str = "var/run/secrets/kubernetes.io/serviceaccount/token";
-/// How the webhook's audit annotations begin in the audit log.
+/// Prefix of the webhook's annotations in the audit log.
 const OF_THE_WEBHOOK: &str = "shadows.brupop.bottlerocket.aws/";
 
 pub async fn see(cluster: &Cluster) -> Result<()> {
@@ -51,7 +51,7 @@ pub async fn see(cluster: &Cluster) -> Result<()> {
         "not refused by the webhook"
     );
 
-    // What changes nothing may be written, and is reviewed all the same.
+    // A write without a change is allowed, but reviewed all the same.
     let mut audit = cluster.control_plane.audit().from_now();
     let shadows = Api::<BottlerocketShadow>::namespaced(client.clone(), NAMESPACE);
     let status = status(cluster, &own).await?;

@@ -1,4 +1,4 @@
-//! What applies or compares the objects in Git again and again, while the fleet is updated.
+//! Engines that apply or compare the objects in Git repeatedly, while the fleet is updated.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -17,7 +17,7 @@ use crate::report::{check, rests};
 
 const NODES: usize = 5;
 
-/// What the engines say of an object.
+/// The engines' view of an object.
 #[derive(Debug, Deserialize)]
 struct Line {
     object: String,

@@ -18,7 +18,7 @@ use kube::runtime::watcher::{self, Event};
 /// Karpenter's taint of a node that it removes.
 const DISRUPTED: &str = "karpenter.sh/disrupted";
 
-/// What is known of the nodes that were launched.
+/// The state of the launched nodes.
 #[derive(Default)]
 pub struct Launched(Mutex<Seen>);
 
@@ -35,7 +35,7 @@ pub struct Seen {
     pub removed: usize,
     /// Of these, those that ran the version that is offered.
     pub removed_updated: usize,
-    /// How often the operator has cordoned a node.
+    /// Number of times that the operator has cordoned a node.
     pub drains: usize,
     /// The most nodes that the operator held out of service at once.
     pub most_ours: usize,

@@ -27,7 +27,7 @@ struct Arguments {
     plugin: PathBuf,
 }
 
-/// Who runs beside the operator.
+/// Programs beside the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Neighbour {
     /// Karpenter removes nodes that are empty and launches others (seven minutes)

@@ -1,4 +1,4 @@
-//! What all checks say and ask.
+//! Queries and messages of all checks.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;

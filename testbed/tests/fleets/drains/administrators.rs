@@ -1,4 +1,4 @@
-//! What people do to nodes before and during their update: what is theirs stays, and what is ours is undone.
+//! Tests of people's changes of nodes before and during their update: what is theirs stays, and what is ours is undone.
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::EXCLUDE_FROM_LB_LABEL;

@@ -39,7 +39,7 @@ async fn a_single_node_cluster_updates_itself() -> Result<()> {
         evicted.len() == 2 && evicted.iter().all(|pod| pod.starts_with("shop/cart")),
         "{evicted:?}"
     );
-    // And what it evicted runs there again.
+    // The evicted pods run there again.
     let pods = Api::<Pod>::namespaced(fleet.client(), "shop");
     await_until("the workload runs again", async || {
         let pods = pods.list(&ListParams::default()).await.ok()?;

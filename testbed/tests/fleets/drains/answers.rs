@@ -1,4 +1,4 @@
-//! What a real API server answers to an eviction, and how that is understood.
+//! Tests of a real API server's answers to evictions.
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_core::drain::PodKey;

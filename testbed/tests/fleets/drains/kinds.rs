@@ -83,7 +83,7 @@ async fn evictions_match_kubectl_drain_with_operator_pods_last() -> Result<()> {
     let mut audit = fleet.control_plane.audit().from_now();
     fleet.report_ready("node-1", true).await?;
 
-    // What was on its way out is waited for. Of what was evicted, the pod with the finalizer is, too.
+    // The drain waits for pods that were ending before, and for the evicted pod with the finalizer.
     fleet
         .until_node("node-0", "it drains", |seen| seen.reason == "Draining")
         .await?;

@@ -11,7 +11,7 @@ use serde_json::json;
 
 const NODES: usize = 2;
 
-/// What of ours has no namespace, by a label that all of it has.
+/// Our cluster-scoped objects, by a label that all of them have.
 const OURS: &str = "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings,\
     validatingwebhookconfigurations,flowschemas,prioritylevelconfigurations,priorityclasses,crds,namespaces";
 const PART_OF: &str = "app.kubernetes.io/part-of=brupop";

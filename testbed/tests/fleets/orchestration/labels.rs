@@ -1,4 +1,4 @@
-//! Who is looked after: by hand as docs/install.md has it, or by the reconciler; and who is left out.
+//! Tests of opting in, by hand as docs/install.md says or by the reconciler; and of nodes that are left out.
 
 use std::time::Duration;
 

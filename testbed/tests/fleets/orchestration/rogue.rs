@@ -69,7 +69,7 @@ async fn a_rogue_agent_harms_only_its_own_update() -> Result<()> {
         ensure!(!seen.is_unavailable() && !seen.marked, "{node}: {seen:?}");
     }
 
-    // What nobody else can end, a person ends by deleting the Node; its version is not taken for a success.
+    // A person ends an otherwise endless update by deleting the Node; its version is not taken for a success.
     Api::<Node>::all(fleet.client())
         .delete("node-2", &DeleteParams::default())
         .await?;

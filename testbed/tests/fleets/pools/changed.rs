@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::recipes::hold_the_rest;
 use super::{apply, delete, fleet, of_tier, until_pool};
 
-/// What a person does to the pool of a node in mid-update.
+/// A person's change of the pool of a node in mid-update.
 enum Change {
     /// Its spec gets these fields, too.
     Spec(Value),

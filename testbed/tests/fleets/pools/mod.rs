@@ -94,7 +94,7 @@ fn condition(status: &BottlerocketPoolStatus, type_: &str) -> Option<(String, St
     Some((format!("{:?}", condition.status), condition.reason.clone()))
 }
 
-/// What a person types to wait for a pool.
+/// The command that waits for a pool.
 async fn wait(fleet: &Fleet, pool: &str, condition: &str) -> Result<()> {
     fleet
         .control_plane

@@ -10,7 +10,7 @@ use super::{apply, condition, fleet, until_pool};
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_that_means_nothing_is_refused() -> Result<()> {
     let mut fleet = fleet(&["web"], &[]).await?;
-    // What the schema refuses by itself is in the tests of the definitions.
+    // The tests of the definitions cover the schema's own refusals.
     let never = json!({"nodeSelector": {}, "priority": 7,
         "windows": [{"schedule": "0 2 30 2 *", "duration": "4h"}]});
     let says = "spec.windows[0].schedule: it never fires";

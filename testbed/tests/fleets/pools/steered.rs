@@ -1,4 +1,4 @@
-//! What a pool says is done, at once and without a restart.
+//! Tests that changes of a pool take effect at once, without a restart.
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::State::Idle;

@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 
 use brupop_testbed::prometheus::{Prometheus, Served};
 
-/// What is scraped: an application that says whether it is broken.
+/// A scraped application that says whether it is broken.
 struct App {
     address: SocketAddr,
     broken: Arc<AtomicBool>,

@@ -166,7 +166,7 @@ fn reason(shadow: &BottlerocketShadow) -> Option<&str> {
         .map(|found| found.reason.as_str())
 }
 
-/// What is to be read in Prometheus, by what it is called here.
+/// Series that Prometheus must have, by name.
 type Figures = BTreeMap<&'static str, Vector>;
 
 /// Returns what shadows and ledger say.

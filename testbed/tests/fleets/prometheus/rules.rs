@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// What promtool is to find true of the rules, by how often they are evaluated.
+/// Assertions for promtool about the rules, by how often they are evaluated.
 const TESTS: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/tests/fleets/prometheus/alerts.test.yaml"
@@ -21,7 +21,7 @@ struct Test {
     /// Between two values of a series; a minute, if nothing is said.
     interval: Option<String>,
     series: BTreeMap<String, String>,
-    /// What fires, by rule (the second of an alert's rules is called `Alert 2`) and time.
+    /// Firing alerts, by rule (the second of an alert's rules is called `Alert 2`) and time.
     #[serde(flatten)]
     alerts: BTreeMap<String, BTreeMap<String, Vec<BTreeMap<String, String>>>>,
 }

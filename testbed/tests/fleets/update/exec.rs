@@ -1,4 +1,4 @@
-//! What `kubectl exec` into a reconciler's pod runs, run here with a token of its own: so what it asks for is told apart.
+//! Runs the commands of `kubectl exec` into a reconciler's pod here with a token of its own: so what it asks for is told apart.
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::RECONCILER_ACCOUNT;

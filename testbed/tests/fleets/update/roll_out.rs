@@ -28,7 +28,7 @@ async fn a_fleet_is_updated_within_its_limit() -> Result<()> {
             .assert_node_is_clean(&format!("node-{number}"))
             .await?;
     }
-    // Why a node does not move is said after the slot is given back.
+    // The reason for waiting is written after the slot is given back.
     let columns = await_until("the columns tell that it is done", async || {
         let columns = fleet
             .kubectl(&format!("get brs -n {NAMESPACE} brs-node-0 -o wide"))
@@ -59,13 +59,13 @@ async fn a_fleet_is_updated_within_its_limit() -> Result<()> {
     fleet.check()
 }
 
-/// What the documents tell people to type for a running cluster does run.
+/// The documented commands for a running cluster succeed.
 async fn documented_commands_run(fleet: &Fleet) -> Result<()> {
     let documents = [read(README)?, read(OPERATIONS)?].join("\n");
     let commands: Vec<&str> = blocks(&documents, "sh")
         .into_iter()
         .flat_map(str::lines)
-        // What installs and uninstalls has a path in it, and the plugin has a test of its own.
+        // Commands that install and uninstall have a path, and the plugin has a test of its own.
         .filter(|line| line.starts_with("kubectl ") && !line.contains(" -k kustomize/"))
         .filter(|line| !line.starts_with("kubectl brupop "))
         .collect();
@@ -99,7 +99,7 @@ async fn kubectl(fleet: &Fleet, command: &str) -> Result<()> {
         .map(drop)
 }
 
-/// What Prometheus would scrape is what the objects say.
+/// The scraped metrics match the objects.
 async fn metrics_agree(fleet: &Fleet, nodes: usize) -> Result<()> {
     let scraper = Scraper::start(&fleet.control_plane, Some(READER)).await?;
     let leads = |text: &&String| {

@@ -24,7 +24,7 @@ pub enum Gates {
     WebhookAlone,
 }
 
-/// What came of a request: the answer, or code and message of the refusal.
+/// The outcome of a request: the answer, or code and message of the refusal.
 pub type Answer = Result<Json, (u16, String)>;
 
 pub struct Bed {
@@ -250,7 +250,7 @@ impl Bed {
             self.remember(row, after);
             return Ok(());
         };
-        // What is created may have another name than was expected.
+        // A created object may have another name than expected.
         let made = answer["metadata"]["name"]
             .as_str()
             .filter(|_| row.ask.creates());
@@ -281,7 +281,7 @@ impl Bed {
     }
 
     fn remember(&self, row: &Row, stored: Json) {
-        // What has another owner may be collected at any time.
+        // An object with another owner may be collected at any time.
         if row.metadata.is_null() && !stored.is_null() {
             self.known().insert(row.of, stored);
         }

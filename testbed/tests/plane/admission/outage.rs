@@ -1,4 +1,4 @@
-//! Who is kept waiting, and who is refused, while the webhook does not answer.
+//! Tests of requests while the webhook does not answer.
 
 use super::bed::Bed;
 use anyhow::{Context as _, Result, ensure};

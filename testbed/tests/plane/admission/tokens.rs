@@ -21,7 +21,7 @@ pub struct Identity {
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// Who asks, and the names of whom they ask about.
+/// The requester, and the names that it asks about.
 pub struct Cast {
     pub callers: BTreeMap<Actor, Identity>,
     pub world: World,

@@ -39,7 +39,7 @@ async fn people_see_and_steer_a_fleet_as_far_as_their_roles_go() -> Result<()> {
         "ClusterRole brupop-viewer gives this right",
     ];
     nobody.is_refused("status", &rights).await?;
-    // What docs/operations.md says of Kubernetes' own roles.
+    // The rights of Kubernetes' own roles, as docs/reference.md says.
     let viewer = Person::with(&fleet, "viewer", Some("view")).await?;
     let why = viewer.says("why node-0", &["node-0: NoUpdate"]).await?;
     ensure!(!why.contains("Not shown"), "{why}");

@@ -16,7 +16,7 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// What a row is about.
+/// The subject of a row.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 enum Half {
     ShadowSpec,
@@ -270,7 +270,7 @@ async fn every_row_holds(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// What people do not write is in what they read; so `null` means what nothing means.
+/// Defaults fill absent fields, and `null` means absent.
 async fn defaults_appear(client: &Client) -> Result<()> {
     let mut objects = Objects { client, made: 3000 };
     let expected = json!({"nodeSelector": {}, "priority": 1, "paused": false, "maxUnavailable": 1,

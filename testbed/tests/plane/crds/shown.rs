@@ -1,4 +1,4 @@
-//! What upstream's programs write, and what people see.
+//! The objects of upstream's programs.
 
 use super::Half::{FleetSpec, ShadowSpec};
 use super::{Objects, TIME, condition};

@@ -31,7 +31,7 @@ fn panels_are_apart() {
     assert!(ids.len() > 20);
 }
 
-/// What github.com/grafana/dashboard-linter asks for, but for what `.lint` beside it names.
+/// The rules of github.com/grafana/dashboard-linter, except those that `.lint` beside it names.
 #[test]
 fn linters_find_nothing() {
     let dashboard = dashboard().unwrap();

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use brupop_core::decide::Reason;
 use brupop_testbed::documents::{ALERTS, DASHBOARD, REFERENCE, read};
 
-/// Where the reconciler names its metrics.
+/// The file that names the reconciler's metrics.
 const OF_RECONCILER: &str = "reconciler/src/metrics.rs";
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is rendered: every overlay, every component on the default one, and some together; as they are, and under another
+//! The rendered cases: every overlay, every component on the default one, and some together; as they are, and under another
 //! namespace and other names.
 
 use anyhow::{Context as _, Result, ensure};

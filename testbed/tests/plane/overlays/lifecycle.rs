@@ -1,4 +1,4 @@
-//! What is applied, applied again, applied over something else and back, and deleted.
+//! Tests of applying: once, again, over another overlay and back; and of deleting.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,10 +11,10 @@ use serde_json::Value as Json;
 use crate::overlays::apply;
 use crate::overlays::cases::Case;
 
-/// How people apply: these flags.
+/// The flags of `kubectl apply`.
 const BY_CLIENT: &[&str] = &[];
 const BY_SERVER: &[&str] = &["--server-side"];
-/// And so when it was by the client before, which has become the manager of what the API server filled in.
+/// The same after a client-side apply, which has become the manager of what the API server filled in.
 const BY_SERVER_FIRST: &[&str] = &["--server-side", "--force-conflicts"];
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,11 +17,11 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// What is said besides of a webhook on its host's network.
+/// The further warning about a webhook on its host's network.
 const HOST_NETWORK_WARNING: &str =
     "Warning: would violate PodSecurity \"restricted:latest\": host namespaces (hostNetwork=true)";
 
-/// What kubectl says of each object that was applied by the server before, and not by the client.
+/// kubectl's warning about each object that was applied by the server before.
 const PATCHED_BY_ITSELF: &str = "The missing annotation will be patched automatically.";
 
 /// Objects as a file for kubectl: one by one, for of a List it asks no API server whether it knows all the fields.
@@ -33,7 +33,7 @@ fn documents(control_plane: &ControlPlane, name: &str, objects: &[Json]) -> Resu
     Ok(file)
 }
 
-/// What kubectl said of each object, and what API servers warned of.
+/// kubectl's output for each object, and the API servers' warnings.
 struct Applied {
     said: String,
     warned: BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! Where the pods go, as a real scheduler sees it; and what people with the role `view` see.
+//! Tests of placement by a real scheduler; and of the role `view`.
 
 use std::collections::BTreeMap;
 

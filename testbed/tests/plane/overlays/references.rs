@@ -1,11 +1,11 @@
-//! What objects say of each other, where no schema looks.
+//! Tests of references between objects.
 
 use std::collections::BTreeSet;
 
 use brupop_api::names;
 use serde_json::{Value as Json, json};
 
-/// What cert-manager makes, under a name that no prefix changes.
+/// The Secret of cert-manager, whose name no prefix changes.
 const MADE_BY_CERT_MANAGER: &str = "brupop-webhook-tls";
 /// The label of the operator's own pods.
 const COMPONENT: &str = "brupop.bottlerocket.aws/component";
@@ -98,7 +98,7 @@ fn of_workload(objects: &[Json], workload: &Json) -> Vec<String> {
             ("configMap", "name", "ConfigMap"),
             ("secret", "secretName", "Secret"),
         ] {
-            // What is optional is made by the administrator, if at all.
+            // The administrator makes optional objects, if at all.
             if let Some(source) = volume
                 .get(source)
                 .filter(|source| source["optional"] != true)

@@ -11,7 +11,7 @@ use tokio::process::Command;
 use crate::overlays::references::{container, items, operators, text};
 
 const PROGRAMS: [&str; 3] = ["brupop-agent", "brupop-reconciler", "brupop-webhook"];
-/// What ends a program that has nothing against its settings and finds no cluster.
+/// The error of a program whose settings are right and that finds no cluster.
 const TAKEN: &str = "the Kubernetes API is not configured";
 
 pub struct Programs {

@@ -1,4 +1,4 @@
-//! What a stolen token may still do, and what it may not: the rows of `attacks.yaml`.
+//! Attacks with stolen tokens: the rows of `attacks.yaml`.
 
 use super::bed::{Actor, Bed};
 use anyhow::{Context as _, Result, ensure};
@@ -14,7 +14,7 @@ pub const ALLOWED: &str = "allowed";
 const INVALID: &str = "invalid";
 const EXISTS: &str = "exists";
 
-/// What is tried, as a dry run, and what is said to it.
+/// An attempted request, as a dry run, and the expected answer.
 #[derive(Debug)]
 pub struct Row {
     pub says: String,
@@ -31,7 +31,7 @@ pub struct Attacks {
     nodes: Vec<Json>,
     rows: Vec<Group>,
     there: Vec<Found>,
-    /// What somebody has left on the reconciler's records.
+    /// Changes of others on the reconciler's records.
     plants: Vec<Found>,
     /// Rows for when that is there.
     planted: Vec<Group>,
@@ -177,7 +177,7 @@ pub fn with_marker(mut patch: Json) -> Json {
     patch
 }
 
-/// What does not hold of a row.
+/// The violated expectation of a row.
 pub async fn check(bed: &Bed, row: &Row) -> Result<()> {
     // An eviction says so in its body.
     let is_dry_by_path = row.method != Method::GET && !row.path.ends_with("/eviction");

@@ -46,7 +46,7 @@ impl Answer {
 pub struct Bed {
     pub control_plane: ControlPlane,
     pub namespace: &'static str,
-    /// What the overlay makes of a name.
+    /// Renames as the overlay does.
     pub named: fn(&str) -> String,
     /// Whether the reconciler may opt Nodes in and delete pods.
     pub with_components: bool,
@@ -194,7 +194,7 @@ async fn send(client: &Client, request: http::Request<Body>) -> Result<Answer> {
     })
 }
 
-/// Which overlay, and what it makes of names.
+/// The overlay, and its renaming.
 #[derive(Clone, Copy)]
 pub struct Overlay {
     pub namespace: &'static str,

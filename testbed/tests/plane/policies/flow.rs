@@ -10,11 +10,11 @@ use kube::Resource as _;
 use serde_json::Value as Json;
 use std::time::{Duration, Instant};
 
-/// What is asked at once, each of which takes 3 s.
+/// Number of concurrent requests, each of which takes 3 s.
 const FLOOD: usize = 100;
 /// Agents' seats of the API server's 600.
 const SEATS: u64 = 23;
-/// Who does not wait behind agents.
+/// Users that do not wait behind agents.
 const AT_ONCE: Duration = Duration::from_millis(1500);
 
 /// Agents come in by their own flow schema and level, and nobody else does.

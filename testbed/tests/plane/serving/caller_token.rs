@@ -51,7 +51,7 @@ async fn writes_need_the_api_servers_token_when_required() -> Result<()> {
     bed.control_plane.kubectl(service).await?;
     bed.configure("/clientConfig/service/port", json!(444))
         .await?;
-    // How an API server puts it that it was answered 401.
+    // An API server's words for an answer with 401.
     let said = agent
         .is_refused("the server has asked for the client to provide credentials")
         .await?;

@@ -42,7 +42,7 @@ fn names(objects: &[Json]) -> Result<Vec<String>> {
     Ok(serde_json::from_value(certificate["dnsNames"].clone())?)
 }
 
-/// What cert-manager does: makes a certificate for these names, and tells API servers by which authority to know it.
+/// Does the work of cert-manager: makes a certificate for these names, and tells API servers by which authority to know it.
 struct CertManager {
     authority: Issuer<'static, KeyPair>,
     pem: String,
@@ -127,7 +127,7 @@ async fn provided_certificates_are_served_and_renewals_loaded() -> Result<()> {
     first.write(&bed.control_plane, &names).await?;
     agent.gets_through("the provided certificate").await?;
 
-    // What cannot be served changes nothing.
+    // A certificate that cannot be served changes nothing.
     first
         .write(&bed.control_plane, &["somebody.else.svc".to_owned()])
         .await?;

@@ -65,7 +65,7 @@ pub enum Kind {
     Fleet,
 }
 
-/// Where the value of a test comes from.
+/// The source of a test's value.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "few are made, one at a time")]
 pub enum Expected {
@@ -176,7 +176,7 @@ fn value(kind: Kind, field: Field<'static>) -> BoxedStrategy<Value<'static>> {
     if field == Field::SpecState {
         return select(&State::ALL[..]).prop_map(Value::State).boxed();
     }
-    // What nobody but the API server writes.
+    // Fields that only the API server writes.
     let theirs = json!({"metadata": {"uid": "00000000-0000-4000-8000-000000000000", "generation": 3},
         "status": {"nodeInfo": {"osImage": "Bottlerocket OS 1.19.4 (aws-k8s-1.29)"}}});
     let is_theirs = matches!(field, Field::Uid | Field::Generation | Field::OsImage);

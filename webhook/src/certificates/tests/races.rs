@@ -62,7 +62,7 @@ fn published(world: &World, generation: &CertificateGeneration) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// What a replica goes over to is published at that moment, or nothing that is published is good any more; what it
+    /// Checks replicas: a generation that one changes to is published at that moment, or nothing that is published is good any more; what it
     /// goes on with is published, or it has just not heard yet that it is not. And when the clocks are right again, all
     /// come to serve the same valid certificate, and then leave everything alone.
     #[test]

@@ -144,7 +144,7 @@ fn an_activate_that_fails_is_repeated_while_the_image_is_whole() {
     }
 }
 
-/// What keeps it from being activated may stand in the partition table, and only another download undoes that.
+/// The obstacle to its activation may be in the partition table, and only another download undoes that.
 #[test]
 fn an_image_that_cannot_be_activated_is_not_kept() {
     let over = StepMemory {

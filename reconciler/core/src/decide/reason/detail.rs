@@ -75,14 +75,14 @@ macro_rules! details {
 }
 
 details! {
-/// How far the host is with the download of an update.
+/// The progress of the host's download.
 StagingStep<'a> {
     Downloads(version: &'a str) => "the host is downloading and activating {version}",
     Begins(version: &'a str) => "the update to {version} begins: the agent on this node has not taken it up yet",
 }}
 
 details! {
-/// How far a node is on its way out of service.
+/// The progress of a node out of service.
 DrainStep {
     Evicts => "pods are being evicted from the node",
     LeavesLoadBalancers => "the node is excluded from load balancers and waits",
@@ -91,21 +91,21 @@ DrainStep {
 }}
 
 details! {
-/// How far a reboot is.
+/// The progress of a reboot.
 RebootStep {
     Claimed => "the host is rebooting",
     Granted => "the node is drained; the agent has not claimed the reboot yet",
 }}
 
 details! {
-/// How far a node is on its way back into service.
+/// The progress of a node back into service.
 MonitorStep {
     InService => "the node runs the new version, and is being monitored",
     Returns => "the node is being put back into service",
 }}
 
 details! {
-/// What a node that could begin waits for.
+/// The turn that a node waits for.
 Turn {
     NoSlot => "waiting for a free slot",
     ChecksPods => "its turn; its pods are being checked",
@@ -118,21 +118,21 @@ Gone {
 }}
 
 details! {
-/// How an agent is silent.
+/// The form of an agent's silence.
 Silence {
     NoPod => "no pod of the agent on this node is Ready",
     NoReport => "the agent has not reported since the node booted",
 }}
 
 details! {
-/// What is halted.
+/// The version that is halted.
 TooManyFailures<'a> {
     Version(version: &'a str) => "too many nodes failed to reach {version} (status.versions of the fleet), so no further one is updated to it",
     NoRoom => "status.versions of the fleet has no room: 64 versions and variants are halted, in a slot, or wanted by nodes",
 }}
 
 details! {
-/// What another operator does to a node.
+/// The effect of another operator on a node.
 OtherOperator {
     Installed => "another operator may update these nodes, too",
     LeftUpdate => "another operator began an update of this node",

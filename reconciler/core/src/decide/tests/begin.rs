@@ -1,4 +1,4 @@
-//! Who begins.
+//! Tests of the nodes that begin.
 
 use super::first_pools::rules;
 use super::world::*;
@@ -34,7 +34,7 @@ fn a_shadow_comes_and_goes_with_its_opted_in_node() {
     }
 }
 
-/// What else the write that takes slots is decided on stands in `slot_writes.rs`.
+/// Other tests of the write that takes slots are in `slot_writes.rs`.
 #[test]
 fn only_slots_that_are_taken_test_the_pause() {
     let tests_pause = |write: &Write<'_>| {
@@ -340,7 +340,7 @@ fn beside_another_operator_nothing_starts() {
     let reason = Reason::OtherOperator(OtherOperator::Installed);
     assert_eq!(decide(&beside, &idle()).reason, reason);
     assert_eq!(allocate(&beside, &[idle(), asked_for()]).write, None);
-    // What we have begun without a slot, as after a loss of the ledger, is ours.
+    // An update that we began without a slot, as after a loss of the ledger, is ours.
     let ours = staged();
     assert!(allocate(&beside, &[ours]).write.is_some());
     assert!(

@@ -1,4 +1,4 @@
-//! Who tries a version that no node has reached, and what a halt stops.
+//! Tests of unproven versions, and of the effect of a halt.
 
 use super::versions::{halted, known};
 use super::world::*;

@@ -1,4 +1,4 @@
-//! What the API server lets nobody write of a shadow: a quota, a rule of somebody else, or a webhook that is down.
+//! Tests of shadows that nobody may write: a quota, a rule of somebody else, or a webhook that is down.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! How long an updated node keeps the annotations that keep autoscalers away.
+//! Tests of the time for which an updated node keeps autoscalers away.
 
 use super::first_pools::{pool, rules};
 use super::versions;
@@ -130,7 +130,7 @@ fn the_annotations_stay_while_pods_of_others_need_room() {
         ..slot("brs-b", "brs-b", 1)["brs-b"].clone()
     };
     let its = BTreeMap::from([("brs-b".to_owned(), slot)]);
-    // What the only other node does, and its slot.
+    // The state of the only other node, and its slot.
     let waits = idle().named("brs-b");
     let young = waits.with(|view| view.time.young = true);
     let wants_another =
@@ -248,7 +248,7 @@ fn the_release_is_one_write_that_leaves_no_marker() {
         ..without_slots()
     };
     assert!(!released(deposed, vec![kept(&owners)]));
-    // What somebody else has written since stays.
+    // A later write of somebody else stays.
     let seen = of(kept(&owners).with_node(|node| node.do_not_disrupt = Some(Words::Others)));
     assert_eq!(sets(write(&first(&seen)), Field::DoNotDisrupt), None);
 }

@@ -1,4 +1,4 @@
-//! What is left on a node that is being emptied, what is kept away from it, and what its Node has to say.
+//! Tests of pods that stay on an emptied node, of its taint, and of its Node.
 
 use super::world::*;
 use crate::objects::Words;
@@ -107,7 +107,7 @@ fn autoscalers_are_kept_away_while_cordoned() {
         [None, somebodys],
         [None, Some(Words::Ours)],
     ] {
-        // What was there before stays.
+        // Earlier values stay.
         let ours = there.map(|there| there.is_none());
         let gone = ours.map(|ours| ours.then_some(Value::Absent));
 

@@ -1,4 +1,4 @@
-//! Which nodes keep a pool that goes first from being done with a version.
+//! Tests of the nodes that keep a first pool from finishing a version.
 
 use brupop_api::fleet::DonePool;
 
@@ -110,7 +110,7 @@ fn a_node_that_runs_an_older_version_keeps_its_pool_from_being_done() {
     let unlabelled: Change = |view| node(view, |node| node.labelled = false);
     let locked: Change =
         |view| shadow(view, |it| it.status.problem = Some(Problem::NoUpdateChosen));
-    // Is the pool done, and who is named?
+    // Whether the pool has finished, and which node is named.
     let (done, waits, behind) = ((true, None), (false, None), (false, Some("b")));
     let check =
         |what, canary, other: &Option<_>, versions, slots, (is_done, named): (_, Option<_>)| {

@@ -47,7 +47,7 @@ fn nothing_begins_however_it_is_asked_for() {
                 reason.waits_for_turn() && reason.message().contains("the gate quiet of its pool")
             );
         }
-        // What has a slot, and has not begun, gives it back, unless it waits.
+        // A node with a slot that has not begun gives it back, unless it waits.
         let with_slot = decide(
             &FleetFacts {
                 slots: &SLOT,

@@ -203,7 +203,7 @@ fn what_is_wrong_on_the_host_is_the_reason() {
         granted(true).marked_by(&DRAINED),
     );
     for problem in Problem::ALL {
-        // What keeps an idle host from an update is over when it has begun.
+        // Obstacles of an idle host end when its update has begun.
         let may_be =
             problem != Problem::NoUpdateChosen && Reason::WORDS.contains(&problem.as_str());
         let wrong = may_be.then_some((problem.as_str(), true));

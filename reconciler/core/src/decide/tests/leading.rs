@@ -1,4 +1,4 @@
-//! What a new leader makes of what it finds.
+//! Tests of a new leader's view of existing objects.
 
 use std::borrow::Cow;
 
@@ -82,7 +82,7 @@ fn a_node_of_ours_that_lost_shadow_and_ledger_has_a_slot() {
     marked(&mut view, &tidy);
     assert_eq!(sets(&new_term(None, &[view]).1, Field::Slot(SHADOW)), None);
 
-    // What the ledger could not hold, as the term after the highest, must not keep everybody from leading.
+    // A term that the ledger cannot hold must not keep everybody from leading.
     let [highest, beyond] = [COUNTER_MAX - 1, COUNTER_MAX].map(|term| Marker {
         term,
         ..marker(3, true)

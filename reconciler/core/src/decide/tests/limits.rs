@@ -1,4 +1,4 @@
-//! How many nodes begin in one pass over any fleet, and which.
+//! Properties of the nodes that begin in one pass over any fleet.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ proptest! {
         if taken == 0 {
             return Ok(());
         }
-        // Who is in service leaves it only if that is within the limit, too, with all who are away.
+        // A node in service leaves it only within the limit, counting all unavailable nodes.
         let in_service = |view: &NodeView<'_>| {
             !view.marked() && view.node.is_some_and(|it| it.is_ready() && !it.unschedulable && it.version() == Some(OLD))
         };

@@ -1,4 +1,4 @@
-//! Which nodes the reconciler opts in by itself (`AUTO_LABEL`).
+//! Chooses the nodes that the reconciler opts in by itself (`AUTO_LABEL`).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! In which order nodes begin.
+//! Tests of the order in which nodes begin.
 
 use super::world::*;
 

@@ -1,4 +1,4 @@
-//! What holds for every pass over any fleet: from real objects to decisions, and to the objects after them.
+//! Properties of every pass over any fleet: from real objects to decisions, and to the objects after them.
 
 use std::collections::BTreeSet;
 
@@ -75,7 +75,7 @@ fn is_house_keeping(decision: &Decided<'_>, view: &NodeView<'_>) -> bool {
             Some(Effect::DeleteShadow { .. }),
             Reason::NodeGone(_) | Reason::NotLabelled | Reason::NodeChangesDenied(_),
         ) => true,
-        // What was left on a node that is not ours any more.
+        // Changes left on a node that is no longer opted in.
         (Some(Effect::Write(write)), Reason::NotLabelled) => {
             matches!(write.object, Object::Node(_))
         }
@@ -178,7 +178,7 @@ proptest! {
             let moves = reason.status() == ConditionStatus::True;
             let house_keeping = is_house_keeping(&decision, view);
             prop_assert!(decision.effect.is_none() || moves || house_keeping, "{decision:?}");
-            // Who waits for a slot waits in one queue, and for nothing else.
+            // Nodes that wait for a slot wait in one queue, and for nothing else.
             let queued = chosen.queued.iter().filter(|(queued, _)| *queued == index).count();
             prop_assert!(queued <= 1 && (queued == 0 || !chosen.taken.contains(&index)));
             let waits = matches!(reason, Reason::LimitReached(_)) && decision.effect.is_none() && is_idle(view);

@@ -1,4 +1,4 @@
-//! What holds for every decision about any fleet.
+//! Properties of every decision about any fleet.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Which records the ledger has room for.
+//! Tests of the records that the ledger has room for.
 
 use brupop_api::crds::VERSION_RECORDS_MAX;
 

@@ -1,4 +1,4 @@
-//! Which halts a person ends, and which stand.
+//! Tests of the halts that a person ends.
 
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -110,7 +110,7 @@ fn a_slot_taken_late_counts_nothing_anew() {
     assert_eq!(resumed.unwrap(), known(), "nor as a person resumes it");
 }
 
-/// What happens to one version.
+/// The history of one version.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Fails,
@@ -135,7 +135,7 @@ proptest! {
         let fell_back = failures("FellBack");
         let names: Vec<String> = (0..events.len()).map(|nth| format!("brs-n{nth}")).collect();
         let (mut known, mut resumed, mut second) = (None::<VersionRecord>, vec![], 1_800_000_000);
-        // How many failures there were; how many of them when the person spoke, and when a halt last ended.
+        // Numbers of failures: in all, when the person resumed, and when a halt last ended.
         let (mut counted, mut seen, mut ended, mut is_halted) = (0_u64, None, 0_u64, false);
         for (name, (event, seconds)) in names.iter().zip(&events) {
             second += seconds;

@@ -1,4 +1,4 @@
-//! What the write that takes slots says of them, and what it was decided on.
+//! The slots that a write takes, and the input of its decision.
 
 use brupop_api::fleet::BottlerocketFleet;
 use brupop_apply::apply;
@@ -35,7 +35,7 @@ fn a_slot_says_since_when_for_which_release_and_pool() {
     );
 }
 
-/// What is said of a change of the ledger, and the change.
+/// The description of a change of the ledger, and the change.
 type Change = (&'static str, fn(&mut BottlerocketFleet));
 
 /// Each of these may have happened between the decision and the write.

@@ -1,4 +1,4 @@
-//! What is undone on a Node: what is there, and is ours.
+//! Tests of undoing: only our own changes that still exist.
 
 use brupop_api::names;
 

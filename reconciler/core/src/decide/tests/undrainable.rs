@@ -107,7 +107,7 @@ fn unknown_pods_hold_the_nodes_place() {
 fn what_stands_in_the_way_ends_an_update_before_its_cordon() {
     let begun = Some(Effect::Evict);
     let rows: [(Change, Abort, bool, Option<Effect<'_>>); 2] = [
-        // What was begun has its deadline.
+        // A started step has its deadline.
         (undrainable, Abort::CannotDrain, false, begun),
         // It backs off, more each time.
         (denied, Abort::NodeChangesDenied, true, None),

@@ -1,4 +1,4 @@
-//! Which failures count against a version, and when it is halted.
+//! Tests of the failures that count against a version, and of halts.
 
 use super::world::*;
 use crate::decide::why_halted;

@@ -60,7 +60,7 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Who has a slot of which pool, the nodes, who gets a slot, and which zones the others wait for.
+/// Cases: the slots by pool, the nodes, the nodes that get slots, and the zones that the others wait for.
 type Row<'r> = (
     &'static str,
     Option<&'static str>,

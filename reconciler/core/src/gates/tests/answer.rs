@@ -1,4 +1,4 @@
-//! What Prometheus answers, and what others do.
+//! Tests of the answers of Prometheus and of other servers.
 
 use crate::gates::*;
 use crate::tests::world::rows;
@@ -8,7 +8,7 @@ fn found(body: &Value) -> Result<bool, GateAnswerError> {
     read_answer(body.to_string().as_bytes())
 }
 
-/// What 2.42 answers, as it was recorded, with these series.
+/// Recorded answers of Prometheus 2.42 with these series.
 #[allow(
     clippy::needless_pass_by_value,
     reason = "it is written where it is used"

@@ -1,4 +1,4 @@
-//! What the gates of a pool do to it.
+//! Tests of the effect of gates on their pool.
 
 use crate::cluster::{Cluster, Watched as _};
 use crate::leader::LeaderState;

@@ -1,4 +1,4 @@
-//! What the default pool owns, and when it lets updates start.
+//! The nodes of the default pool, and the times at which it lets updates start.
 
 use super::*;
 use crate::pool::PoolFacts;

@@ -6,7 +6,7 @@ use super::*;
 use crate::cluster::Watched as _;
 use crate::times::Ahead;
 
-/// Two hours after [`NOW`].
+/// A time two hours after [`NOW`].
 const AHEAD: &str = "2026-11-21T06:00:00Z";
 
 /// Observes the cluster this many seconds after [`NOW`], after these passes.

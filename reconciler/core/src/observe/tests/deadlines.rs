@@ -1,4 +1,4 @@
-//! What has its time, and how long that is.
+//! The steps that have a deadline, and their durations.
 
 use super::*;
 use crate::cluster::Empty;

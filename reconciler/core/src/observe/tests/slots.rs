@@ -75,7 +75,7 @@ fn what_a_gate_holds_is_not_overdue() {
     }
 }
 
-/// What cannot be read says nothing of its host, so it halts no version, and keeps its slot.
+/// An unreadable shadow says nothing of its host, so it halts no version and keeps its slot.
 #[test]
 fn what_cannot_be_read_counts_against_no_version() {
     let long = "x".repeat(20_000);

@@ -39,7 +39,7 @@ fn a_flapping_node_is_overdue_in_the_end() {
     assert_eq!(overdue("2026-11-21T06:00:00Z"), [true, true]);
 }
 
-/// How long a node was watched because of gates, nobody knows: only an absence that lasts is a failure then.
+/// Nobody knows the time for which a node was watched because of gates: only an absence that lasts is a failure then.
 #[test]
 fn a_node_that_a_gate_held_may_be_away_for_a_moment() {
     let overdue = |seconds_away: i64, state| {

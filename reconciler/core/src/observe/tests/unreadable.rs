@@ -21,7 +21,7 @@ fn unreadable() -> [(&'static str, Value); 3] {
     ]
 }
 
-/// `a` is out of service, and this is what else stands there; does `b` begin, which could?
+/// Whether `b` begins while `a` is out of service with this content.
 fn begins(a: Value, b: Value, of_pool: Option<Value>) -> bool {
     let idle = json!({"current_state": "Idle", "current_version": "1.19.4", "target_version": "1.20.0",
         "boot_id": "boot-1"});

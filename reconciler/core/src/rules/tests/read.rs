@@ -1,4 +1,4 @@
-//! What is refused.
+//! Tests of values of a pool that are refused.
 
 use super::*;
 use crate::tests::world::{read, rows, with};

@@ -1,4 +1,4 @@
-//! The texts of Events.
+//! Tests of the texts of all Events.
 
 use super::*;
 use crate::objects::NodeFacts;

@@ -160,7 +160,7 @@ fn a_pool_is_ready_while_it_waits_and_stalled_once_a_person_has_to_act() {
     let slot = json!({"slots": {"brs-n": {"uid": "uid-brs-n", "attempt": 1}}});
     let outside = json!({"windows": [{"schedule": "0 5 * * *", "duration": "1h"}]});
     let (none, pending, invalid) = (json!({}), "False/UpdatesPending", Some("PoolInvalid"));
-    // Why somebody has to act, if so; the reason of Progressing, and Updated.
+    // The reason why a person must act, if so; the reasons of Progressing and Updated.
     for (what, spec, wants, ledger, why, stands) in rows! {
         "no nodes", json!({}), &[][..], &none, None => Some(("NoNodes", "Unknown/NoNodes"));
         "up to date", json!({}), &[old], &none, None => Some(("NoUpdate", "True/NoUpdate"));
@@ -212,7 +212,7 @@ fn a_pool_is_ready_while_it_waits_and_stalled_once_a_person_has_to_act() {
     }
 }
 
-/// What is applied once is not applied again, also for a pool that cannot be read.
+/// An applied status is not applied again, also for an unreadable pool.
 #[test]
 fn a_status_that_is_stored_is_not_written_again() {
     for spec in [

@@ -1,4 +1,4 @@
-//! What kstatus reads of the fleet.
+//! The fleet's conditions for kstatus.
 
 use brupop_api::NodeCounts;
 use brupop_api::fleet::{NodeFailure, VersionRecord};

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 #[derive(Default)]
 pub(super) struct World {
-    /// With its resource version.
+    /// The Secret's generations, with its resource version.
     pub(super) secret: RefCell<(u64, Vec<CertificateGeneration>)>,
     pub(super) configuration: RefCell<(u64, String)>,
     pub(super) made: Cell<usize>,

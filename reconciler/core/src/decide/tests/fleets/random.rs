@@ -175,7 +175,7 @@ pub(super) fn pools(dice: &mut Dice<'_>) -> Vec<Value> {
             let freeze = json!({"name": "now", "start": "2026-11-21T00:00:00Z", "end": "2026-11-22T00:00:00Z"});
             let soak = dice.one_of(&["0s", "1h"]);
             let below = if dice.rarely(6) { OLD } else { "9.0.0" };
-            // What a gate asks for is how it is.
+            // The query of a gate is the name of its state.
             let gate = |state: &str| json!({"name": state.to_lowercase(),
                 "prometheus": {"source": "main", "query": state}});
             let spec = json!({

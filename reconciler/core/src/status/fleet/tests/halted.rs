@@ -1,4 +1,4 @@
-//! What people are told of halted versions.
+//! Tests of messages about halted versions.
 
 use brupop_api::fleet::ResumedVersion;
 use brupop_api::printable::is_printable;

@@ -1,10 +1,10 @@
-//! What is said of a pool that comes to no update.
+//! Tests of the messages about a pool that comes to no update.
 
 use super::*;
 
 use crate::tests::world::rows;
 
-/// What is wrong with another pool holds this one, too, also if it is some pools away.
+/// A fault of another pool holds this one too, also across several pools.
 #[test]
 fn a_pool_says_at_once_that_none_before_it_ever_begins() {
     let after = |pool: &str| json!({"priority": 1, "dependsOn": [{"pool": pool}]});
