@@ -3,12 +3,12 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_api::names::RECONCILER_ACCOUNT;
+use brupop_api::names::{LEASE, RECONCILER_ACCOUNT};
 use brupop_testbed::audit::Event;
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::operator::{NAMESPACE, binaries};
-use brupop_testbed::sandbox::Process;
-use brupop_testbed::{Bearer, Fleet};
+use brupop_testbed::sandbox::{Process, Signal};
+use brupop_testbed::{Bearer, Fleet, await_until};
 use tokio::process::Command;
 
 use crate::went_well::went_well;
@@ -35,6 +35,16 @@ async fn two_concurrent_leaders_stay_within_the_limit() -> Result<()> {
         let terms = events.iter().filter(began).count();
         ensure!(terms > 1, "it began to lead {terms} times");
     }
+
+    // A leader that ends gives its Lease back, so that nobody waits until it has run out.
+    for (twin, _) in &twins {
+        twin.signal(Signal::TERM)?;
+    }
+    let holder = format!("get lease -n {NAMESPACE} {LEASE} -o jsonpath={{.spec.holderIdentity}}");
+    await_until("the Lease is given back", async || {
+        fleet.kubectl(&holder).await.ok()?.is_empty().then_some(())
+    })
+    .await?;
     fleet.check()
 }
 

@@ -55,8 +55,33 @@ async fn a_fleet_is_updated_within_its_limit() -> Result<()> {
         }
     }
     metrics_agree(&fleet, 4).await?;
+    agents_have_no_port(&fleet)?;
     documented_commands_run(&fleet).await?;
     fleet.check()
+}
+
+/// None of the sockets that listen, by the kernel's tables, is one of an agent's.
+fn agents_have_no_port(fleet: &Fleet) -> Result<()> {
+    const LISTENS: &str = "0A";
+    for agent in fleet.processes("agent") {
+        let process = format!("/proc/{}", agent.pid);
+        let files = std::fs::read_dir(format!("{process}/fd"))?.flatten();
+        let sockets: Vec<_> = files
+            .filter_map(|file| std::fs::read_link(file.path()).ok())
+            .map(|file| file.to_string_lossy().into_owned())
+            .collect();
+        for table in ["tcp", "tcp6"] {
+            let table = std::fs::read_to_string(format!("{process}/net/{table}"))?;
+            let is_its_own = |line: &str| {
+                let fields: Vec<_> = line.split_whitespace().collect();
+                fields.get(3) == Some(&LISTENS)
+                    && sockets.contains(&format!("socket:[{}]", fields[9]))
+            };
+            let ports: Vec<_> = table.lines().filter(|line| is_its_own(line)).collect();
+            ensure!(ports.is_empty(), "{}: {ports:?}", agent.pod);
+        }
+    }
+    Ok(())
 }
 
 /// The documented commands for a running cluster succeed.

@@ -16,6 +16,38 @@ const LISTENERS: [(&str, &str, u64); 3] = [
     ("metrics", "METRICS_ADDRESS", 8444),
 ];
 
+/// Pointers to names of objects, and the kind of each.
+const REFERENCES: [(&str, &str); 13] = [
+    ("/subjects/*/name", "ServiceAccount"),
+    ("/spec/policyName", "ValidatingAdmissionPolicy"),
+    (
+        "/spec/priorityLevelConfiguration/name",
+        "PriorityLevelConfiguration",
+    ),
+    (
+        "/spec/rules/*/subjects/*/serviceAccount/name",
+        "ServiceAccount",
+    ),
+    ("/webhooks/*/clientConfig/service/name", "Service"),
+    (
+        "/metadata/annotations/kubernetes.io~1service-account.name",
+        "ServiceAccount",
+    ),
+    (
+        "/spec/podMetricsEndpoints/*/authorization/credentials/name",
+        "Secret",
+    ),
+    ("/spec/issuerRef/name", "Issuer"),
+    ("/spec/template/spec/priorityClassName", "PriorityClass"),
+    ("/spec/template/spec/serviceAccountName", "ServiceAccount"),
+    ("/spec/template/spec/volumes/*/configMap/name", "ConfigMap"),
+    ("/spec/template/spec/volumes/*/secret/secretName", "Secret"),
+    (
+        "/spec/template/spec/containers/*/envFrom/*/configMapRef/name",
+        "ConfigMap",
+    ),
+];
+
 /// Returns what does not fit together.
 pub fn wrong(objects: &[Json]) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -77,53 +109,35 @@ fn port(workload: &Json, name: &str) -> Option<u64> {
         .as_u64()
 }
 
+/// Returns what stands at this pointer, where `*` is each item of a list that is not optional.
+fn at<'j>(value: &'j Json, pointer: &str) -> Vec<&'j Json> {
+    match pointer.split_once("/*") {
+        None => value.pointer(pointer).into_iter().collect(),
+        Some((list, rest)) => {
+            let list = value.pointer(list).unwrap_or(&Json::Null);
+            let needed = items(list).filter(|item| item["secret"]["optional"] != true);
+            needed.flat_map(|item| at(item, rest)).collect()
+        }
+    }
+}
+
 fn of_workload(objects: &[Json], workload: &Json) -> Vec<String> {
     let mut wrong = Vec::new();
-    let (name, pod, container) = (
-        text(&workload["metadata"]["name"]),
-        &workload["spec"]["template"]["spec"],
-        container(workload),
-    );
-    let mut needs = |kind: &str, of: &Json| {
-        if !exists(objects, kind, of) {
-            wrong.push(format!("{name}: there is no {kind} {of}"));
-        }
-    };
-    if let Some(class) = pod.get("priorityClassName") {
-        needs("PriorityClass", class);
-    }
-    needs("ServiceAccount", &pod["serviceAccountName"]);
-    for volume in items(&pod["volumes"]) {
-        for (source, field, kind) in [
-            ("configMap", "name", "ConfigMap"),
-            ("secret", "secretName", "Secret"),
-        ] {
-            // The administrator makes optional objects, if at all.
-            if let Some(source) = volume
-                .get(source)
-                .filter(|source| source["optional"] != true)
-            {
-                needs(kind, &source[field]);
-            }
-        }
-    }
-    for from in items(&container["envFrom"]) {
-        needs("ConfigMap", &from["configMapRef"]["name"]);
-    }
-    let variables = || items(&container["env"]);
-    for variable in variables() {
-        match text(&variable["name"]) {
-            "WEBHOOK_CONFIGURATION" => needs("ValidatingWebhookConfiguration", &variable["value"]),
-            "WEBHOOK_SERVICE" => needs("Service", &variable["value"]),
+    let (name, container) = (text(&workload["metadata"]["name"]), container(workload));
+    for variable in items(&container["env"]) {
+        let kind = match text(&variable["name"]) {
+            "WEBHOOK_CONFIGURATION" => "ValidatingWebhookConfiguration",
+            "WEBHOOK_SERVICE" => "Service",
             // cert-manager makes its own.
-            "WEBHOOK_CERTIFICATES" if variable["value"] != MADE_BY_CERT_MANAGER => {
-                needs("Secret", &variable["value"]);
-            }
-            _ => {}
+            "WEBHOOK_CERTIFICATES" if variable["value"] != MADE_BY_CERT_MANAGER => "Secret",
+            _ => continue,
+        };
+        if !exists(objects, kind, &variable["value"]) {
+            wrong.push(format!("{name}: there is no {kind} of {variable}"));
         }
     }
     for (called, variable, usual) in LISTENERS {
-        let told = variables()
+        let told = items(&container["env"])
             .find(|told| told["name"] == variable)
             .map(|told| text(&told["value"]));
         let listens = told.map_or(Some(usual), |address| {
@@ -145,102 +159,71 @@ fn of_workload(objects: &[Json], workload: &Json) -> Vec<String> {
 }
 
 fn of_object(objects: &[Json], workloads: &[&Json], object: &Json) -> Vec<String> {
-    let (kind, name, spec) = (
-        text(&object["kind"]),
-        text(&object["metadata"]["name"]),
-        &object["spec"],
-    );
-    let mut wrong = Vec::new();
+    let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
+    let (spec, mut wrong) = (&object["spec"], Vec::new());
     let mut needs = |kind_of: &str, of: &Json| {
         if !exists(objects, kind_of, of) {
             wrong.push(format!("{kind} {name}: there is no {kind_of} {of}"));
         }
     };
+    let role = &object["roleRef"];
+    if !role.is_null() {
+        needs(text(&role["kind"]), &role["name"]);
+    }
+    for (pointer, kind_of) in REFERENCES {
+        at(object, pointer)
+            .into_iter()
+            .for_each(|of| needs(kind_of, of));
+    }
     let mut ports = Vec::new();
     match kind {
-        "RoleBinding" | "ClusterRoleBinding" => {
-            needs(text(&object["roleRef"]["kind"]), &object["roleRef"]["name"]);
-            items(&object["subjects"])
-                .for_each(|subject| needs("ServiceAccount", &subject["name"]));
-        }
-        "ValidatingAdmissionPolicyBinding" => {
-            needs("ValidatingAdmissionPolicy", &spec["policyName"]);
-        }
-        "FlowSchema" => {
-            needs(
-                "PriorityLevelConfiguration",
-                &spec["priorityLevelConfiguration"]["name"],
-            );
-            let subjects = items(&spec["rules"]).flat_map(|rule| items(&rule["subjects"]));
-            subjects
-                .for_each(|subject| needs("ServiceAccount", &subject["serviceAccount"]["name"]));
+        "PodMonitor" => {
+            let endpoints = at(spec, "/podMetricsEndpoints/*/port");
+            ports.extend(endpoints.into_iter().map(|port| (&spec["selector"], port)));
         }
         "ValidatingWebhookConfiguration" => {
-            items(&object["webhooks"])
-                .for_each(|webhook| needs("Service", &webhook["clientConfig"]["service"]["name"]));
             let from = text(&object["metadata"]["annotations"]["cert-manager.io/inject-ca-from"]);
-            let is_meant = |made: &Json| {
-                let made_by = |metadata: &Json| {
-                    format!(
-                        "{}/{}",
-                        text(&metadata["namespace"]),
-                        text(&metadata["name"])
-                    )
-                };
-                made["kind"] == "Certificate" && made_by(&made["metadata"]) == from
-            };
+            let called =
+                |made: &Json| format!("{}/{}", text(&made["namespace"]), text(&made["name"]));
+            let is_meant =
+                |made: &Json| made["kind"] == "Certificate" && called(&made["metadata"]) == from;
             if !from.is_empty() && !objects.iter().any(is_meant) {
                 wrong.push(format!("{kind} {name}: there is no Certificate {from}"));
             }
         }
-        "Secret" if object["type"] == "kubernetes.io/service-account-token" => {
-            needs(
-                "ServiceAccount",
-                &object["metadata"]["annotations"]["kubernetes.io/service-account.name"],
-            );
-        }
-        "PodMonitor" => {
-            for endpoint in items(&spec["podMetricsEndpoints"]) {
-                needs("Secret", &endpoint["authorization"]["credentials"]["name"]);
-                ports.push((&spec["selector"], &endpoint["port"]));
-            }
-        }
-        "Certificate" => {
-            needs("Issuer", &spec["issuerRef"]["name"]);
+        "Certificate" if spec["isCA"] != true => {
             // The webhook's, which is called like its Service.
             let namespace = text(&object["metadata"]["namespace"]);
             let service = [
                 format!("{name}.{namespace}.svc"),
                 format!("{name}.{namespace}"),
             ];
-            if spec["isCA"] != true && spec["dnsNames"] != json!(service) {
+            if spec["dnsNames"] != json!(service) {
                 wrong.push(format!("{kind} {name}: is for {}", spec["dnsNames"]));
             }
         }
         "Service" => {
-            ports
-                .extend(items(&spec["ports"]).map(|port| (&spec["selector"], &port["targetPort"])));
+            let targets = at(spec, "/ports/*/targetPort");
+            ports.extend(targets.into_iter().map(|port| (&spec["selector"], port)));
         }
         "NetworkPolicy" => {
-            let open = items(&spec["ingress"]).flat_map(|rule| items(&rule["ports"]));
-            ports.extend(open.map(|port| (&spec["podSelector"], &port["port"])));
+            let open = at(spec, "/ingress/*/ports/*/port");
+            ports.extend(open.into_iter().map(|port| (&spec["podSelector"], port)));
         }
         _ => {}
     }
     for (selector, named) in ports {
+        let has = |workload: &&&Json| port(workload, text(named)).is_some();
         let selected: Vec<_> = workloads
             .iter()
             .filter(|workload| selects(selector, workload))
             .collect();
-        let has_none = |workload: &Json| port(workload, text(named)).is_none();
-        if selected.is_empty() || selected.iter().any(|workload| has_none(workload)) {
+        if selected.is_empty() || !selected.iter().all(has) {
             wrong.push(format!(
                 "{kind} {name}: not all that it selects has a port {named}"
             ));
         }
-        let forgotten =
-            |workload: &Json| port(workload, text(named)).is_some() && !selects(selector, workload);
-        if kind == "PodMonitor" && workloads.iter().any(|workload| forgotten(workload)) {
+        if kind == "PodMonitor" && workloads.iter().filter(has).count() > selected.len() {
             wrong.push(format!(
                 "{kind} {name}: not all that has a port {named} is selected"
             ));
