@@ -12,7 +12,7 @@ use super::{Fleet, OLD};
 use crate::host::{Durations, Faults, Host, HostOptions};
 use crate::operator::{NAMESPACE, configuration};
 use crate::sandbox::Signal;
-use crate::{NewNode, await_until, nodes};
+use crate::{NewNode, await_until};
 
 impl Fleet {
     /// The node `node-<number>` with its host, which becomes the last of [`Fleet::hosts`].
@@ -112,17 +112,5 @@ impl Fleet {
         self.hosts
             .iter()
             .for_each(|host| host.set_faults(faults.clone()));
-    }
-
-    /// A node's kubelet reports that it is Ready, or that it is not.
-    pub async fn report_ready(&self, node: &str, ready: bool) -> Result<()> {
-        let condition = if ready {
-            nodes::ready()
-        } else {
-            nodes::not_ready("a test wants it so")
-        };
-        nodes::patch_status(&self.client(), node, &json!({"conditions": [condition]}))
-            .await
-            .map(drop)
     }
 }

@@ -360,19 +360,6 @@ async fn what_happened_is_told(fleet: &Fleet, admin: &Person) -> Result<()> {
     admin
         .says("why node-2", &["UpdateStarted", "Updated"])
         .await?;
-    admin.says("why brs-node-2", &["node-2: NoUpdate"]).await?;
-    admin
-        .is_refused(
-            "pause --as reader",
-            &["you may not patch bottlerocketfleets"],
-        )
-        .await?;
-    admin
-        .says(
-            "status --as nobody --as-group system:masters --request-timeout 20s",
-            &["3 nodes"],
-        )
-        .await?;
     // kubectl finds the program by its name, and asks another one what can follow.
     let programs = program()?.parent().context("no folder")?.to_owned();
     let own = fleet.control_plane.dir().join("completes");

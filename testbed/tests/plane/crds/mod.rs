@@ -348,7 +348,6 @@ async fn the_generated_definitions_hold_what_they_promise() -> Result<()> {
     every_row_holds(&client).await?;
     defaults_appear(&client).await?;
     names_are_held_to_their_rules(&client).await?;
-    shown::upstreams_objects_are_accepted(&client).await?;
     shown::kubectl_shows_the_columns(&control_plane).await?;
     largest_ledger::stays_below_what_etcd_takes(&client).await
 }

@@ -1,37 +1,12 @@
-//! The objects of upstream's programs.
+//! The columns that people see.
 
 use super::Half::{FleetSpec, ShadowSpec};
 use super::{Objects, TIME, condition};
 use crate::raw;
 use anyhow::{Context as _, Result, ensure};
-use brupop_api::{BottlerocketShadow, State};
 use brupop_testbed::ControlPlane;
 use http::Method;
-use kube::Client;
 use serde_json::json;
-
-/// The least that upstream's controller and agent write; null is what they say of a time that never was.
-pub async fn upstreams_objects_are_accepted(client: &Client) -> Result<()> {
-    let mut objects = Objects { client, made: 1000 };
-    let (path, mut shadow) = objects.make(ShadowSpec, &json!({"state": "Idle"})).await?;
-    shadow["spec"] = json!({"state": "Idle", "state_transition_timestamp": null, "version": null});
-    shadow = raw::request(client, Method::PUT, &path, &shadow).await?;
-    shadow["status"] = json!({
-        "current_version": "1.19.4", "target_version": "1.20.0", "current_state": "Idle",
-        "crash_count": 0, "state_transition_failure_timestamp": null,
-    });
-    let stored = raw::request(client, Method::PUT, &format!("{path}/status"), &shadow).await?;
-    ensure!(stored["status"] == shadow["status"], "{stored}");
-    let typed: BottlerocketShadow = serde_json::from_value(stored)?;
-    let status = typed.status.context("status")?;
-    ensure!(
-        typed.spec.state == State::Idle
-            && typed.spec.version.is_none()
-            && typed.spec.attempt.is_none()
-    );
-    ensure!(status.state_transition_failure_timestamp.is_none() && status.crash_count == Some(0));
-    Ok(())
-}
 
 pub async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<()> {
     let client = control_plane.client();

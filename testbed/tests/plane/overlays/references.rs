@@ -171,9 +171,9 @@ fn of_object(objects: &[Json], workloads: &[&Json], object: &Json) -> Vec<String
         needs(text(&role["kind"]), &role["name"]);
     }
     for (pointer, kind_of) in REFERENCES {
-        at(object, pointer)
-            .into_iter()
-            .for_each(|of| needs(kind_of, of));
+        for of in at(object, pointer) {
+            needs(kind_of, of);
+        }
     }
     let mut ports = Vec::new();
     match kind {

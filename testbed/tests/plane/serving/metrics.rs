@@ -2,7 +2,6 @@
 
 use anyhow::{Result, ensure};
 use brupop_testbed::operator::{NAMESPACE, apply_overlay};
-use brupop_testbed::sandbox::Signal;
 use brupop_testbed::scrape::{READER, Scraper};
 use brupop_testbed::{Options, await_until};
 
@@ -76,39 +75,6 @@ async fn metrics_are_for_those_who_may_read_them() -> Result<()> {
             );
         }
         ensure!(told.contains(metric), "{told}");
-    }
-    who_is_known_is_served_while_the_api_server_is_away(&bed).await
-}
-
-async fn who_is_known_is_served_while_the_api_server_is_away(bed: &Bed) -> Result<()> {
-    let processes = [
-        bed.processes("webhook", 2).await?,
-        bed.processes("reconciler", 2).await?,
-    ]
-    .concat();
-    let reader = Scraper::start(&bed.control_plane, Some(READER)).await?;
-    for process in &processes {
-        reader.scrape(process).await?;
-    }
-    bed.control_plane.signal("kube-apiserver", Signal::STOP)?;
-    for process in &processes {
-        let (known, new) = (
-            reader.status(process).await?,
-            Scraper::with_token("not seen yet").status(process).await?,
-        );
-        ensure!((known, new) == (200, 503), "{}: {known} {new}", process.pod);
-    }
-    bed.control_plane.signal("kube-apiserver", Signal::CONT)?;
-    for process in &processes {
-        let judged = async || {
-            (Scraper::with_token("not seen yet")
-                .status(process)
-                .await
-                .ok()?
-                == 401)
-                .then_some(())
-        };
-        await_until("the API server is asked again", judged).await?;
     }
     Ok(())
 }
