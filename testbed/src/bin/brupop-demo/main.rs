@@ -164,6 +164,12 @@ async fn demonstrate(arguments: &Arguments) -> Result<bool> {
     if arguments.stay {
         stay(&fleet).await?;
     }
+    println!(
+        "-- next: make demo FAULT=bad-image    # a release that no host boots stops after one node
+         make demo POOLS=true         # a canary goes first
+         make demo STAY=true          # the cluster stays, and the demo says what to try
+         README.md, Install           # on your own cluster"
+    );
     Ok(passed)
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::admission_check::{NODE_RULE, STATUS_RULE};
 use brupop_cli::Arguments;
-use brupop_testbed::documents::{ALERTS, OPERATIONS, README, read};
+use brupop_testbed::documents::{ALERTS, OPERATIONS, README, REFERENCE, read};
 use clap::Parser as _;
 use serde_json::Value;
 
@@ -46,6 +46,29 @@ fn each_alert_has_a_section_in_the_runbook() -> Result<()> {
         ensure!(
             section.is_some_and(|section| headings.contains(section)),
             "{rule}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn each_event_is_documented() -> Result<()> {
+    // An action, and a part of an API server's answer.
+    const OTHERS: [&str; 2] = ["AutoLabel", "ValidatingAdmissionPolicy"];
+    let document = read(REFERENCE)?;
+    let (_, rows) = document.split_once("\n## Events\n").context("no rows")?;
+    let code = read("reconciler/core/src/status/events.rs")?;
+    let texts = code.split('"').skip(1).step_by(2);
+    let words: BTreeSet<_> = texts
+        .filter(|text| text.starts_with(|first: char| first.is_ascii_uppercase()))
+        .filter(|text| text.chars().all(|letter| letter.is_ascii_alphabetic()))
+        .filter(|text| !OTHERS.contains(text))
+        .collect();
+    ensure!(words.len() > 10, "{words:?}");
+    for word in words {
+        ensure!(
+            rows.contains(&format!("`{word}`")),
+            "{REFERENCE} lacks {word}"
         );
     }
     Ok(())
