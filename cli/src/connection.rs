@@ -1,11 +1,13 @@
 //! The way to the API server, as kubectl finds it: by a kubeconfig, with its proxies and programs for credentials.
 
+use std::env;
+
 use brupop_runtime::client::{ClientError, bounded, patience};
 use brupop_runtime::install_crypto_provider;
 use http::Uri;
 use kube::Config;
 use kube::client::ClientBuilder;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use tower::timeout::TimeoutLayer;
 
 use crate::arguments::Target;
@@ -32,18 +34,29 @@ pub async fn connect(target: &Target) -> Result<OperatorApi, Error> {
     })
 }
 
+/// Reads the kubeconfig as kubectl does: of the files that `KUBECONFIG` lists, those that exist.
+fn kubeconfig(target: &Target) -> Result<Kubeconfig, KubeconfigError> {
+    if let Some(file) = &target.kubeconfig {
+        return Kubeconfig::read_from(file);
+    }
+    let Some(listed) = env::var_os("KUBECONFIG").filter(|listed| !listed.is_empty()) else {
+        return Kubeconfig::read();
+    };
+    let mut files = env::split_paths(&listed).filter(|file| file.exists());
+    files.try_fold(Kubeconfig::default(), |all, file| {
+        all.merge(Kubeconfig::read_from(file)?)
+    })
+}
+
 async fn configuration(target: &Target) -> Result<Config, Error> {
     let options = KubeConfigOptions {
         context: target.context.clone(),
         cluster: target.cluster.clone(),
         user: target.user.clone(),
     };
-    let read = match &target.kubeconfig {
-        Some(file) => match Kubeconfig::read_from(file) {
-            Ok(kubeconfig) => Config::from_custom_kubeconfig(kubeconfig, &options).await,
-            Err(error) => Err(error),
-        },
-        None => Config::from_kubeconfig(&options).await,
+    let read = match kubeconfig(target) {
+        Ok(kubeconfig) => Config::from_custom_kubeconfig(kubeconfig, &options).await,
+        Err(error) => Err(error),
     };
     let mut config = match read {
         // In a pod there is none.

@@ -3,45 +3,38 @@
 use std::io::ErrorKind;
 
 use brupop_api::crds::MESSAGE_MAX;
+use serde::Serialize;
 use serde_json::Value;
 use tokio::process::Command;
 
-use crate::arguments::{Output, Target};
+use crate::arguments::Target;
 use crate::error::Error;
 use crate::gather::OperatorApi;
 use crate::leads::Leads;
-use crate::page::write_out;
+use crate::page::{Page, View};
+use crate::table::{Cell, facts, section};
 use crate::words::shown;
 
 /// The command that kubectl runs in a pod of the Deployment.
 const PLAN: &str =
-    "deploy/brupop-reconciler --container=reconciler -- /brupop-reconciler plan --output";
+    "deploy/brupop-reconciler --container=reconciler -- /brupop-reconciler plan --output json";
 
-/// Prints the plan of the reconciler.
+/// The plan of the reconciler, as it prints it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Plan(Value);
+
+/// Returns the plan of the reconciler.
 ///
 /// # Errors
 /// No reconciler leads, or kubectl is not in `PATH`, or it fails; its own words say why.
-pub(crate) async fn plan(
-    server: &OperatorApi,
-    target: &Target,
-    now: bool,
-    output: Output,
-) -> Result<(), Error> {
+pub(crate) async fn plan(server: &OperatorApi, target: &Target, now: bool) -> Result<Plan, Error> {
     let leads = server.leads().await;
     if let (Leads::No(_), Some(warning)) = (&leads, leads.warning()) {
         return Err(Error::Plan(warning));
     }
-    let format = match output {
-        Output::Table => "table",
-        Output::Json | Output::Yaml => "json",
-    };
-    let (mut kubectl, flags) = (Command::new("kubectl"), target.kubectl());
-    kubectl
-        .arg("exec")
-        .args(flags)
-        .args(PLAN.split(' '))
-        .arg(format)
-        .args(now.then_some("--now"));
+    let mut kubectl = Command::new("kubectl");
+    kubectl.arg("exec").args(target.kubectl());
+    kubectl.args(PLAN.split(' ')).args(now.then_some("--now"));
     let ended = kubectl.kill_on_drop(true).output().await;
     let ended = ended.map_err(|error| match error.kind() {
         ErrorKind::NotFound => Error::Plan("kubectl is not in PATH".to_owned()),
@@ -51,30 +44,85 @@ pub(crate) async fn plan(
         let why = String::from_utf8_lossy(&ended.stderr);
         return Err(Error::Plan(shown(why.trim(), 4 * MESSAGE_MAX)));
     }
-    let plan = String::from_utf8_lossy(&ended.stdout);
-    match output {
-        Output::Table | Output::Json => write_out(&escaped(&plan)),
-        Output::Yaml => write_out(&serde_yaml_ng::to_string(&serde_json::from_str::<Value>(
-            &plan,
-        )?)?),
+    read(&String::from_utf8_lossy(&ended.stdout))
+}
+
+/// Reads a plan. Its texts are printable already; one that is not becomes no JSON here.
+fn read(json: &str) -> Result<Plan, Error> {
+    let lines = json.lines().map(|line| shown(line, usize::MAX));
+    let plan = serde_json::from_str(&lines.collect::<String>());
+    plan.map(Plan)
+        .map_err(|error| Error::Plan(error.to_string()))
+}
+
+impl View for Plan {
+    fn text(&self, page: &Page) -> String {
+        let list = |key: &str| self.0[key].as_array().into_iter().flatten();
+        let lines = |key, label| list(key).map(move |it| (label, text(it), None));
+        let slots = format!("{} of {}", text(&self.0["inUse"]), text(&self.0["limit"]));
+        let head = [("Slots in use:", slots, None)].into_iter();
+        let head = head
+            .chain(lines("held", "Held now:"))
+            .chain(lines("halted", "Halted:"));
+        let rows = list("nodes").map(|row| {
+            let keys = [
+                "node", "pool", "version", "target", "next", "reason", "message",
+            ];
+            let cells = keys.map(|key| page.sentence(&text(&row[key])));
+            cells.map(Cell::new).to_vec()
+        });
+        let ranks = [0, 4, 1, 2, 0, 0, 3];
+        let columns = "NODE|POOL|FROM|TO|NEXT|REASON|WHY";
+        facts(head.collect(), page) + &section("PLAN", columns, &ranks, rows.collect(), page)
     }
 }
 
-/// Returns the text in its lines, with everything else escaped that drives a terminal.
-fn escaped(text: &str) -> String {
-    let lines = text.split('\n').map(|line| shown(line, usize::MAX));
-    lines.collect::<Vec<_>>().join("\n")
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => shown(text, MESSAGE_MAX),
+        Value::Null => "-".to_owned(),
+        Value::Object(next) => {
+            let turn = next.get("turn").map(|turn| format!(" ({turn})"));
+            text(&next["what"]) + &turn.unwrap_or_default()
+        }
+        other => other.to_string(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use anstream::adapter::strip_str;
+
     use super::*;
+    use crate::report::fixtures::page;
 
     #[test]
-    fn only_line_breaks_stay() {
-        assert_eq!(
-            escaped("NODE\tX\n\u{1b}[2Jnode-0 é\r\n"),
-            "NODE\\tX\n\\u{1b}[2Jnode-0 é\\r\n"
+    fn a_plan_is_a_table_that_fits() {
+        let node = |name: &str, next: &str| {
+            format!(
+                r#"{{"node":"{name}","pool":"default","version":"1.19.4","target":"1.20.0","next":{next},"reason":"LimitReached","message":"waiting for a free slot"}}"#
+            )
+        };
+        let nodes = [
+            node("node-0", r#"{"what":"running"}"#),
+            node("node-1", r#"{"what":"waits","turn":1}"#),
+        ];
+        let json = format!(
+            "{{\"limit\":1,\n\"inUse\":1,\"held\":[\"paused\"],\"halted\":[],\"nodes\":[{}]}}",
+            nodes.join(",")
         );
+        let on = |columns| {
+            let text = read(&json).unwrap().text(&Page { columns, ..page() });
+            strip_str(&text).to_string()
+        };
+        assert_eq!(
+            on(None),
+            "Slots in use:  1 of 1\nHeld now:      paused\n\nPLAN\n\
+             NODE    POOL     FROM    TO      NEXT       REASON        WHY\n\
+             node-0  default  1.19.4  1.20.0  running    LimitReached  waiting for a free slot\n\
+             node-1  default  1.19.4  1.20.0  waits (1)  LimitReached  waiting for a free slot\n"
+        );
+        assert!(on(Some(60)).lines().all(|line| line.chars().count() <= 60));
+        assert!(read("\"\u{1b}[2J\"").is_err());
     }
 }

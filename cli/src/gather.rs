@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::item::Readable;
+use brupop_api::names::{UPDATER_INTERFACE_LABEL, UPDATER_INTERFACE_VERSION};
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item, names};
 use brupop_core::objects::{LeaseRecord, NodeFacts, WatchedFleet};
 use brupop_core::pool::Pool;
@@ -45,9 +46,17 @@ pub(crate) struct Fleet {
     pub object: Option<BottlerocketFleet>,
     pub shadows: Vec<Item<BottlerocketShadow>>,
     pub pools: Vec<Item<Pool>>,
+    pub around: Around,
+}
+
+/// Facts that are read again and again, not watched: they change often, or few people may watch them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Around {
     pub leads: Leads,
     /// Pods of the operator that do not start, in sentences.
     pub not_started: Vec<String>,
+    /// Opted-in Nodes that are cordoned; `None` = the caller may not look.
+    pub cordoned: Option<Vec<String>>,
 }
 
 /// Objects and Events about a node.
@@ -84,9 +93,20 @@ impl OperatorApi {
             object,
             shadows: list(&self.ours(), "").await?,
             pools: list(&self.ours(), "").await?,
+            around: self.around().await,
+        })
+    }
+
+    /// Reads what is not watched, as far as the caller may.
+    pub async fn around(&self) -> Around {
+        let opted_in = [UPDATER_INTERFACE_LABEL, UPDATER_INTERFACE_VERSION].join("=");
+        let params = ListParams::default().labels(&opted_in);
+        let params = params.fields("spec.unschedulable=true");
+        Around {
             leads: self.leads().await,
             not_started: operator::not_started(&self.operator_pods().await),
-        })
+            cordoned: self.node_names(&params).await.ok(),
+        }
     }
 
     /// Reads the pods of the reconciler and the webhook, as far as the caller may.
@@ -136,15 +156,20 @@ impl OperatorApi {
 
     /// Returns the names of the Nodes that this selector selects.
     pub async fn selected_nodes(&self, selector: &str) -> Result<Vec<String>, Error> {
-        let (nodes, params) = (self.nodes(), ListParams::default().labels(selector));
-        let found = nodes.list_metadata(&params).await;
-        let found = found.map_err(|error| Right::of("list", &nodes).failed(error))?;
-        let names = found.items.into_iter().filter_map(|it| it.metadata.name);
-        let names: Vec<_> = names.collect();
+        let params = ListParams::default().labels(selector);
+        let names = self.node_names(&params).await?;
         if names.is_empty() {
             return Err(Error::Missing(format!("Node with the labels {selector}")));
         }
         Ok(names)
+    }
+
+    async fn node_names(&self, params: &ListParams) -> Result<Vec<String>, Error> {
+        let nodes = self.nodes();
+        let found = nodes.list_metadata(params).await;
+        let found = found.map_err(|error| Right::of("list", &nodes).failed(error))?;
+        let names = found.items.into_iter().filter_map(|it| it.metadata.name);
+        Ok(names.collect())
     }
 
     /// Reads a node's shadow and recent Events; the Node, if it has no shadow.

@@ -30,7 +30,8 @@ impl Leads {
         Some(match self {
             Self::Yes => return None,
             Self::No(Some(since)) => format!(
-                "no reconciler has led since {since:.0}: nothing will happen before one does, and what is shown may be old"
+                "no reconciler has led since {since:.0}, if the clock here is right: nothing will happen before one does, and what \
+                 is shown may be old"
             ),
             Self::No(None) => {
                 "no reconciler has ever led: nothing will happen before one does".to_owned()
@@ -72,7 +73,7 @@ mod tests {
         let since = "2026-11-21T04:00:00.123Z".parse().ok();
         let told = Leads::No(since).warning().unwrap();
         assert!(
-            told.starts_with("no reconciler has led since 2026-11-21T04:00:00Z: nothing"),
+            told.starts_with("no reconciler has led since 2026-11-21T04:00:00Z, if the clock here is right: nothing"),
             "{told}"
         );
         assert_eq!(Leads::Yes.warning(), None);

@@ -60,7 +60,10 @@ pub async fn run(arguments: Arguments) -> Result<(), Error> {
             let found = server.about_node(&node).await?;
             print(&why::of(&node, &found)?, output, &flags)
         }
-        Command::Plan { now } => exec::plan(&server().await?, &target, now, output).await,
+        Command::Plan { now } => {
+            let plan = exec::plan(&server().await?, &target, now).await?;
+            print(&plan, output, &flags)
+        }
         Command::History { node } => {
             let server = server().await?;
             let fleet = server.fleet_object().await?.object;
@@ -75,7 +78,10 @@ pub async fn run(arguments: Arguments) -> Result<(), Error> {
             print(&history::of(&fleet, events), output, &flags)
         }
         Command::Version => {
-            let pods = server().await?.operator_pods().await;
+            let pods = match server().await {
+                Ok(server) => server.operator_pods().await,
+                Err(_) => vec![],
+            };
             print(&operator::versions(&pods), output, &flags)
         }
         Command::Steer(steering) => {

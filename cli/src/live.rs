@@ -1,5 +1,6 @@
 //! `status -w`: the fleet at a glance, drawn again whenever something changes.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -19,16 +20,14 @@ use crate::access::Right;
 use crate::arguments::Output;
 use crate::error::Error;
 use crate::gather::{Fleet, OperatorApi, body};
-use crate::operator;
 use crate::page::{Page, rendered, terminal, write_out};
 use crate::report::status;
 use crate::screen::{Key, Screen, next_key};
 
 /// Shortest time between two drawings, however much changes. A terminal shows the ages of this moment.
 const SHORTEST: Duration = Duration::from_millis(500);
-/// Interval at which the Lease is read: it changes every few seconds, and few may watch it. This also tells that the API server cannot
-/// be reached.
-const LEASE: Duration = Duration::from_secs(5);
+/// Interval at which the Lease, pods and cordoned Nodes are read. This also tells that the API server cannot be reached.
+const AROUND: Duration = Duration::from_secs(5);
 
 /// Draws the fleet, or this pool, until a person ends it.
 ///
@@ -51,10 +50,11 @@ pub(crate) async fn watch(
         let (shadows, pools) = (shadows.wait_until_ready(), pools.wait_until_ready());
         tokio::try_join!(fleets.wait_until_ready(), shadows, pools).is_ok()
     };
-    let (mut tick, mut lease) = (interval(SHORTEST), interval(LEASE));
+    let (mut tick, mut look) = (interval(SHORTEST), interval(AROUND));
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut leads, mut changed, mut last) = (server.leads().await, true, String::new());
-    let mut not_started = operator::not_started(&server.operator_pods().await);
+    let (mut around, mut changed, mut last) = (server.around().await, true, String::new());
+    // The versions that moving nodes ran before.
+    let mut left = BTreeMap::new();
     let is_screen = output == Output::Table && terminal().is_some();
     let mut screen = is_screen.then(Screen::open).transpose()?;
     loop {
@@ -65,10 +65,10 @@ pub(crate) async fn watch(
                 // Watches go on after other errors.
                 _ => changed = true,
             },
-            _ = lease.tick() => {
-                let now = (server.leads().await, operator::not_started(&server.operator_pods().await));
-                changed |= (&leads, &not_started) != (&now.0, &now.1);
-                (leads, not_started) = now;
+            _ = look.tick() => {
+                let now = server.around().await;
+                changed |= around != now;
+                around = now;
             }
             key = next_key(screen.as_mut()) => match (key, &mut screen) {
                 (Key::End, _) => return Ok(()),
@@ -85,10 +85,17 @@ pub(crate) async fn watch(
                     object: fleet.map(|fleet| fleet.object),
                     shadows: all(&shadows),
                     pools: all(&pools),
-                    leads: leads.clone(),
-                    not_started: not_started.clone(),
+                    around: around.clone(),
                 };
-                let text = rendered(&status::of(&fleet, pool)?, output, &Page::new(flags))?;
+                let mut glance = status::of(&fleet, pool)?;
+                for moving in &mut glance.moving {
+                    if moving.from != moving.to {
+                        left.insert(moving.node.clone(), moving.from.clone());
+                    } else if let Some(from) = left.get(&moving.node) {
+                        moving.from.clone_from(from);
+                    }
+                }
+                let text = rendered(&glance, output, &Page::new(flags))?;
                 match &mut screen {
                     Some(screen) => screen.draw(&text)?,
                     None if text != last => write_below(&text, output)?,

@@ -36,7 +36,11 @@ pub(crate) fn versions(pods: &[Pod]) -> Versions {
 impl View for Versions {
     fn text(&self, _: &Page) -> String {
         let images = self.images.iter().map(|image| format!("{image}\n"));
-        format!("plugin: {}\n{}", self.plugin, images.collect::<String>())
+        let mut images: String = images.collect();
+        if images.is_empty() {
+            images.push_str("operator: not known; its pods cannot be read, or there are none\n");
+        }
+        format!("plugin: {}\n{images}", self.plugin)
     }
 }
 

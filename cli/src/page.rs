@@ -19,6 +19,8 @@ pub(crate) struct Page {
     pub now: Timestamp,
     /// The width of the terminal; `None` = no limit.
     pub columns: Option<u16>,
+    /// Its height; `None` = nothing is shown merely because there is room.
+    pub rows: Option<u16>,
     /// Flags that name the cluster on the command line, such as ` --context prod`.
     pub flags: String,
     /// The time zone in which people are told times.
@@ -34,9 +36,11 @@ pub(crate) trait View: Serialize {
 impl Page {
     /// Returns the page that fits standard output now.
     pub fn new(flags: &str) -> Self {
+        let (columns, rows) = terminal().unzip();
         Self {
             now: Timestamp::now(),
-            columns: terminal().map(|(columns, _)| columns),
+            columns,
+            rows,
             flags: flags.to_owned(),
             zone: TimeZone::UTC,
         }
@@ -173,6 +177,7 @@ mod tests {
             let page = Page {
                 now: Timestamp::UNIX_EPOCH,
                 columns: None,
+                rows: None,
                 flags: flags.to_owned(),
                 zone: TimeZone::UTC,
             };
@@ -205,6 +210,7 @@ mod tests {
         let page = Page {
             now: "2026-11-21T04:00:00Z".parse().unwrap(),
             columns: None,
+            rows: None,
             flags: String::new(),
             zone: TimeZone::UTC,
         };
@@ -228,6 +234,7 @@ mod tests {
         let page = Page {
             now: "2026-11-21T04:00:00Z".parse().unwrap(),
             columns: None,
+            rows: None,
             flags: String::new(),
             zone: berlin,
         };

@@ -146,6 +146,7 @@ mod tests {
                 &Page {
                     now,
                     columns,
+                    rows: None,
                     flags,
                     zone: TimeZone::UTC,
                 },

@@ -19,6 +19,7 @@ pub(crate) fn page() -> Page {
     Page {
         now: "2026-11-21T04:00:00Z".parse().unwrap(),
         columns: None,
+        rows: None,
         flags: String::new(),
         zone: TimeZone::UTC,
     }
@@ -97,7 +98,8 @@ pub(crate) fn fleet() -> BottlerocketFleet {
     };
     let status = json!({
         "term": 1, "unavailableLimit": 2,
-        "slots": {"brs-node-0": {"uid": "u", "attempt": 2, "since": "2026-11-21T03:45:00Z", "version": "1.20.0"}},
+        "slots": {"brs-node-0": {"uid": "u", "attempt": 2, "since": "2026-11-21T03:45:00Z",
+            "version": "1.20.0", "variant": "aws-k8s-1.36"}},
         "versions": [
             {"version": "1.19.9", "variant": "aws-k8s-1.36", "succeeded": 0,
                 "failures": [{"node": "node-4", "at": "2026-11-21T03:00:00Z", "reason": "FellBack"}],

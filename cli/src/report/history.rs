@@ -1,5 +1,7 @@
 //! The outcome of each version, and the operator's Events.
 
+use std::collections::BTreeMap;
+
 use brupop_api::BottlerocketFleet;
 use brupop_api::crds::NAME_MAX;
 use brupop_api::fleet::{NodeFailure, VersionRecord};
@@ -19,7 +21,7 @@ const EVENTS: usize = 200;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct History {
-    /// Outcomes of versions, the oldest first.
+    /// Outcomes of versions, by version.
     pub versions: Vec<VersionHistory>,
     /// When an update last ended, well or not.
     pub last_finished: Option<String>,
@@ -34,8 +36,10 @@ pub(crate) struct History {
 pub(crate) struct VersionHistory {
     pub version: String,
     pub variant: String,
-    /// When two nodes first reported it. The reconciler notes this while there are pools.
-    pub reported_at: Option<String>,
+    /// When two hosts named it, which the reconciler notes while there are pools; else when the oldest update under way began.
+    pub first_seen: Option<String>,
+    /// Number of nodes that are being updated to it.
+    pub updating: usize,
     /// Number of nodes that have reached it.
     pub succeeded: u64,
     /// The nodes that failed to reach it last.
@@ -47,10 +51,29 @@ pub(crate) struct VersionHistory {
 /// Shows what has happened to the fleet; these are Events, and why there are none.
 pub(crate) fn of(fleet: &BottlerocketFleet, (events, notes): (Vec<Event>, Vec<String>)) -> History {
     let status = fleet.status.as_ref();
-    let versions = status.map_or(&[][..], |status| &status.versions);
+    let slots = status.iter().flat_map(|status| status.slots.values());
+    let mut versions = BTreeMap::new();
+    for record in status.iter().flat_map(|status| &status.versions) {
+        versions.insert((&*record.version, &*record.variant), of_version(record));
+    }
+    for slot in slots {
+        let release = slot.version.as_deref().zip(slot.variant.as_deref());
+        let Some((of, for_variant)) = release else {
+            continue;
+        };
+        let entry = versions.entry((of, for_variant));
+        let entry = entry.or_insert_with(|| VersionHistory {
+            version: version(of),
+            variant: variant(for_variant),
+            ..VersionHistory::default()
+        });
+        entry.updating += 1;
+        let since = slot.since.as_deref().map(time);
+        entry.first_seen = entry.first_seen.take().into_iter().chain(since).min();
+    }
     let last_finished = status.and_then(|status| status.last_finished.as_deref());
     History {
-        versions: versions.iter().map(of_version).collect(),
+        versions: versions.into_values().collect(),
         last_finished: last_finished.map(time),
         events: latest(&events, EVENTS),
         notes,
@@ -66,7 +89,8 @@ fn of_version(record: &VersionRecord) -> VersionHistory {
     VersionHistory {
         version: version(&record.version),
         variant: variant(&record.variant),
-        reported_at: record.reported_at.as_deref().map(time),
+        first_seen: record.reported_at.as_deref().map(time),
+        updating: 0,
         succeeded: record.succeeded,
         failures: failures.collect(),
         halted_at: record.halted_at.as_deref().map(time),
@@ -79,7 +103,7 @@ impl View for History {
             Some(at) => format!("The last update ended {} ago\n", page.age(at)),
             None => "No update has ended yet\n".to_owned(),
         };
-        let head = "VERSION|VARIANT|REPORTED|REACHED BY|FAILED ON";
+        let head = "VERSION|VARIANT|FIRST SEEN|REACHED BY|FAILED ON";
         let ranks = [0, 1, 2, 0, 0];
         let rows = self.versions.iter().map(|outcome| outcome.row(page));
         finished
@@ -103,12 +127,16 @@ impl VersionHistory {
             Some(age) => Cell::new(format!("{failures}\nhalted {age} ago")).fg(Color::DarkRed),
             None => Cell::new(failures),
         };
-        let reported = self.reported_at.as_deref().map(|at| page.age(at));
+        let seen = self.first_seen.as_deref().map(|at| page.age(at));
+        let updating = match self.updating {
+            0 => String::new(),
+            nodes => format!(", {nodes} in progress"),
+        };
         vec![
             Cell::new(&self.version),
             Cell::new(&self.variant),
-            Cell::new(or_dash(reported.as_deref())),
-            Cell::new(format!("{} nodes", self.succeeded)),
+            Cell::new(or_dash(seen.as_deref())),
+            Cell::new(format!("{} nodes{updating}", self.succeeded)),
             failures,
         ]
     }

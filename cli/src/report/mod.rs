@@ -75,36 +75,27 @@ fn limit(status: &BottlerocketFleetStatus) -> Option<u64> {
     Some(status.counts.unavailable_limit).filter(|limit| *limit > 0)
 }
 
-/// Says how many slots are in use, and by which nodes: those of this pool, if it is full, else those of the fleet. The condition
-/// does not say it: thousands of shadows would be rewritten each time that a slot changes hands.
+/// Says how many slots of the fleet are in use, by which nodes, and how many of this pool. The condition does not say it: thousands
+/// of shadows would be rewritten each time that a slot changes hands.
 fn slots_in_use(its: &str, status: &BottlerocketFleetStatus, pools: &[Item<Pool>]) -> String {
-    let is_its = |slot: &Slot| slot.pool.as_deref().unwrap_or(names::DEFAULT_POOL) == its;
-    let mut slots: Vec<_> = status.slots.iter().collect();
-    let pool = pools.iter().find(|pool| pool.name() == its);
-    let stored = pool.and_then(Item::ok).map(|pool| &pool.stored);
-    let used = slots.iter().filter(|(_, slot)| is_its(slot)).count() as u64;
-    let full = stored.filter(|it| {
-        let counts = &it.counts;
-        !it.conditions.is_empty() && counts.unavailable_nodes.max(used) >= counts.unavailable_limit
-    });
-    let fleet_limit = limit(status);
-    let fleet_has_room = fleet_limit.is_some_and(|limit| limit > slots.len() as u64);
-    // The limit of the default pool is in the environment.
-    let is_default = its == names::DEFAULT_POOL && !pools.is_empty() && fleet_has_room;
-    let limit = match (full, fleet_limit) {
-        (Some(it), _) => it.counts.unavailable_limit.to_string(),
-        _ if is_default => "MAX_CONCURRENT_UPDATE".to_owned(),
-        (None, limit) => limit.map_or("?".to_owned(), |limit| limit.to_string()),
-    };
-    let mut place = String::new();
-    if full.is_some() || is_default {
-        slots.retain(|(_, slot)| is_its(slot));
-        place = format!(" in the pool {}", name(its));
-    }
-    let nodes: Vec<String> = slots.iter().map(|(shadow, _)| node_of(shadow)).collect();
+    let is_its = |slot: &&Slot| slot.pool.as_deref().unwrap_or(names::DEFAULT_POOL) == its;
+    let its_nodes = status.slots.values().filter(is_its).count();
+    let nodes: Vec<String> = status.slots.keys().map(|shadow| node_of(shadow)).collect();
     let by = if nodes.is_empty() { "" } else { ", by " };
+    let limit = limit(status).map_or("?".to_owned(), |limit| limit.to_string());
     let (count, nodes) = (nodes.len(), some(&nodes, usize::MAX));
-    format!("{count} of {limit} in use{place}{by}{nodes}")
+    let of_fleet = format!("{count} of {limit} in use{by}{nodes}");
+    let stored = pools.iter().find(|pool| pool.name() == its);
+    let limit = match stored.and_then(Item::ok) {
+        Some(pool) => pool.stored.counts.unavailable_limit.to_string(),
+        None if pools.is_empty() || its.is_empty() => return of_fleet,
+        // The limit of the default pool is in the environment.
+        None => "MAX_CONCURRENT_UPDATE".to_owned(),
+    };
+    format!(
+        "{of_fleet}; of the pool {}: {its_nodes} of {limit}",
+        name(its)
+    )
 }
 
 fn word(text: &str) -> String {

@@ -24,7 +24,7 @@ use crate::gather::Fleet;
 use crate::leads::Leads;
 use crate::words::variant;
 pub(crate) use view::Glance;
-use view::{Count, HaltedVersion, LeftByPeople, Moving, PoolLine, WaitingNodes};
+use view::{HaltedVersion, Moving, NodeLine, PoolLine, Standing, WaitingNodes};
 
 /// Stands for the reason of a node about which the reconciler has said nothing.
 const SILENT: &str = "-";
@@ -41,11 +41,10 @@ pub(crate) fn of(fleet: &Fleet, pool: Option<&str>) -> Result<Glance, Error> {
     let shadows: Vec<_> = fleet.shadows.iter().filter(is_meant).collect();
     let mut view = head(fleet, pool, shadows.len())?;
     // Otherwise what objects say may be old.
-    let is_known = !matches!(fleet.leads, Leads::No(_)) && status.is_some_and(reports_arrive);
-    let mut updated = 0;
-    let mut counts = BTreeMap::<_, usize>::new();
+    let is_known =
+        !matches!(fleet.around.leads, Leads::No(_)) && status.is_some_and(reports_arrive);
     let mut waiting = BTreeMap::<(String, String), Vec<String>>::new();
-    let mut left = BTreeMap::<String, Vec<String>>::new();
+    let mut left = BTreeMap::<(String, String), Vec<String>>::new();
     // Thousands may wait in a pool: its slots are counted once.
     let mut slots = BTreeMap::<&str, String>::new();
     for item in shadows {
@@ -54,20 +53,39 @@ pub(crate) fn of(fleet: &Fleet, pool: Option<&str>) -> Result<Glance, Error> {
             view.unreadable.push(name(item.name()));
             continue;
         };
-        *counts.entry((state(shadow), runs(shadow))).or_default() += 1;
         let slot = status.and_then(|status| status.slots.get(item.name()));
         let said = progressing(shadow);
         let moves = said.is_some_and(|said| said.status == ConditionStatus::True);
-        if slot.is_some() || shadow.spec.state != State::Idle || moves {
+        let reason = said.map_or(SILENT, |said| &said.reason);
+        let standing = if slot.is_some() || shadow.spec.state != State::Idle || moves {
+            Standing::Moving
+        } else if reason == Reason::NoUpdate.as_str() {
+            Standing::UpToDate
+        } else {
+            Standing::Waiting
+        };
+        view.each.push(NodeLine {
+            node: node.clone(),
+            pool: name(pool_of(shadow)),
+            version: runs(shadow),
+            state: state(shadow),
+            reason: word(reason),
+            standing,
+        });
+        if standing == Standing::Moving {
             view.moving.push(moving(node, shadow, slot));
             continue;
         }
+        let mut cordoned = fleet.around.cordoned.iter().flatten();
+        if reason == Reason::NodeNotReady.as_str() || cordoned.any(|it| *it == node) {
+            view.out_of_service.push(node.clone());
+        }
         let waits = match said {
             None => (SILENT.to_owned(), unsaid("these nodes")),
-            Some(said) if said.reason == Reason::NoUpdate.as_str() => {
-                updated += 1;
+            Some(said) if standing == Standing::UpToDate => {
                 if let Some((_, asked)) = said.message.split_once("; ") {
-                    left.entry(sentence(asked)).or_default().push(node);
+                    let asked = (word(&said.reason), sentence(asked));
+                    left.entry(asked).or_default().push(node);
                 }
                 continue;
             }
@@ -83,24 +101,15 @@ pub(crate) fn of(fleet: &Fleet, pool: Option<&str>) -> Result<Glance, Error> {
         };
         waiting.entry(waits).or_default().push(node);
     }
-    let count = |((state, version), nodes)| Count {
-        state,
-        version,
-        nodes,
-    };
     let group = |((reason, message), nodes)| WaitingNodes {
         reason,
         nodes,
         message,
     };
-    let left = left.into_iter();
-    let left = left.map(|(message, nodes)| LeftByPeople { message, nodes });
-    view.states = counts.into_iter().map(count).collect();
-    view.states.sort_by_key(|it| Reverse(it.nodes));
     view.waiting = waiting.into_iter().map(group).collect();
     view.waiting.sort_by_key(|it| Reverse(it.nodes.len()));
-    view.left_by_people = left.collect();
-    view.updated_nodes = is_known.then_some(updated);
+    view.left_by_people = left.into_iter().map(group).collect();
+    view.updated_nodes = is_known.then(|| view.count(Standing::UpToDate, |_| true));
     Ok(view)
 }
 
@@ -114,13 +123,11 @@ fn moving(node: String, shadow: &BottlerocketShadow, slot: Option<&Slot>) -> Mov
     let overdue = condition(shadow, OVERDUE);
     Moving {
         node,
-        state: state(shadow),
-        goal: shadow.spec.state.as_str(),
         reason: word(said.map_or(SILENT, |said| &said.reason)),
         message: said.map_or(String::new(), |said| sentence(sentence_of(said))),
         since: shadow.spec.state_transition_timestamp.as_deref().map(time),
         updating_since: slot.and_then(|slot| slot.since.as_deref()).map(time),
-        runs: runs(shadow),
+        from: runs(shadow),
         to: to.map(version),
         overdue: overdue.is_some_and(|it| it.status == ConditionStatus::True),
     }
@@ -192,7 +199,7 @@ fn head(fleet: &Fleet, pool: Option<&str>, shadows: usize) -> Result<Glance, Err
     if let Some(pool) = pool.filter(|pool| *pool != names::DEFAULT_POOL) {
         let what = format!("pool {} in the namespace {}", name(pool), fleet.namespace);
         let line = pools.first().ok_or(Error::Missing(what))?;
-        limit = Some(line.counts.unavailable_limit);
+        limit = Some(line.unavailable_limit);
     }
     let of_fleet = status.filter(|_| pool.is_none());
     let opted_in = of_fleet.map_or(0, |status| status.counts.nodes);
@@ -200,7 +207,7 @@ fn head(fleet: &Fleet, pool: Option<&str>, shadows: usize) -> Result<Glance, Err
     let slots = status.iter().flat_map(|status| status.slots.values());
     let slots = slots.map(|slot| slot.pool.as_deref().unwrap_or(names::DEFAULT_POOL));
     let slots = slots.filter(|its| pool.is_none_or(|pool| *its == pool));
-    let warning = fleet.leads.warning().into_iter();
+    let warning = fleet.around.leads.warning().into_iter();
     Ok(Glance {
         namespace: name(&fleet.namespace),
         paused: object.is_some_and(|fleet| fleet.spec.paused),
@@ -208,7 +215,7 @@ fn head(fleet: &Fleet, pool: Option<&str>, shadows: usize) -> Result<Glance, Err
         updating_nodes: slots.count(),
         nodes: shadows.max(opted_in),
         obstacles: warning.chain(obstacles(status)).collect(),
-        not_started: fleet.not_started.clone(),
+        not_started: fleet.around.not_started.clone(),
         zone: zone(&fleet.pools),
         halted: halted(status, fleet),
         pools,
@@ -232,7 +239,7 @@ fn pool_line(item: &Item<Pool>) -> PoolLine {
     PoolLine {
         pool: name(item.name()),
         paused: pool.is_some_and(|pool| pool.paused),
-        counts: stored.counts,
+        unavailable_limit: stored.counts.unavailable_limit,
         reason: word(said.map_or(SILENT, |said| &said.reason)),
         message: said.map_or_else(|| unsaid("this pool"), |said| sentence(&said.message)),
     }

@@ -16,7 +16,7 @@ use super::fixtures::{
 use super::{history, why};
 use crate::arguments::Output;
 use crate::event::latest;
-use crate::gather::{AboutNode, Fleet};
+use crate::gather::{AboutNode, Around, Fleet};
 use crate::leads::Leads;
 use crate::page::{Page, View, rendered};
 
@@ -47,14 +47,21 @@ fn about(shadow: brupop_api::Item<brupop_api::BottlerocketShadow>) -> AboutNode 
 
 const LIMIT: [&str; 3] = ["False", "LimitReached", "waiting for a free slot"];
 
+fn around(leads: Leads) -> Around {
+    Around {
+        leads,
+        not_started: vec![],
+        cordoned: Some(vec!["node-0".to_owned(), "node-2".to_owned()]),
+    }
+}
+
 fn halted() -> Fleet {
     Fleet {
         namespace: NS.to_owned(),
         object: Some(fleet()),
         shadows: vec![],
         pools: vec![],
-        leads: Leads::Yes,
-        not_started: vec![],
+        around: around(Leads::Yes),
     }
 }
 

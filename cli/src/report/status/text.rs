@@ -7,7 +7,7 @@ use brupop_core::decide::{Named, Reason, TO_GO_ON, TooManyFailures};
 use comfy_table::Color;
 
 use super::super::{nothing_named, or_dash};
-use super::view::{Count, Glance, Moving, PoolLine};
+use super::view::{Glance, Moving, NodeLine, PoolLine, Standing};
 use crate::page::{Page, View};
 use crate::table::{Cell, facts, section, some};
 use crate::words;
@@ -25,12 +25,16 @@ impl View for Glance {
     /// Returns the columns; the least important come last.
     fn text(&self, page: &Page) -> String {
         let page = &page.in_zone(self.zone.as_ref());
-        self.progress(page)
+        let text = self.progress(page)
             + &facts(self.head(page), page)
             + &self.moving(page)
             + &self.waiting(page)
-            + &self.pools(page)
-            + &self.states(page)
+            + &self.pools(page);
+        let rows = usize::from(page.rows.unwrap_or(0));
+        // A blank, a title, a head, and the line of the shell.
+        let has_room = text.lines().count() + 4 + self.each.len() <= rows;
+        let rest = if has_room { Self::each } else { Self::states };
+        text + &rest(self, page)
     }
 }
 
@@ -51,7 +55,7 @@ impl Glance {
         let room = columns.saturating_sub(counts.len() + 2).min(BAR);
         let room = if room < SHORTEST_BAR { 0 } else { room };
         let bar = bar(room, self.updated_nodes.unwrap_or(0), moving, self.nodes);
-        facts(vec![(&bar, counts, None)], page)
+        facts(vec![(&bar, counts, Some(Color::DarkGreen))], page)
     }
 
     fn head(&self, page: &Page) -> Vec<(&'static str, String, Option<Color>)> {
@@ -93,6 +97,11 @@ impl Glance {
             let about = format!("{}: {}", left.message, some(&left.nodes, usize::MAX));
             add(Color::DarkYellow, "For the next update:", about);
         }
+        if !self.out_of_service.is_empty() {
+            let nodes = some(&self.out_of_service, usize::MAX);
+            let about = format!("cordoned or not Ready, and not being updated: {nodes}");
+            add(Color::DarkYellow, "Out of service:", about);
+        }
         if self.not_opted_in_nodes > 0 {
             let count = self.not_opted_in_nodes;
             let label = [UPDATER_INTERFACE_LABEL, UPDATER_INTERFACE_VERSION].join("=");
@@ -129,20 +138,17 @@ impl Glance {
                 _ if moving.overdue => (&overdue, Color::DarkRed),
                 reason => (reason, Color::DarkCyan),
             };
-            let why = page.sentence(&moving.message);
-            let why = if moving.says_more() { &why } else { "" };
             vec![
                 Cell::new(&moving.node),
                 Cell::new(reason).fg(color),
-                Cell::new(moving.goal),
                 age(&moving.since),
                 age(&moving.updating_since),
                 Cell::new(moving.way()),
-                Cell::new(why),
+                Cell::new(page.sentence(&moving.message)),
             ]
         };
-        let head = "NODE|REASON|STATE TO REACH|SINCE|UPDATING|FROM → TO|WHY";
-        let ranks = [0, 0, 5, 1, 4, 3, 2];
+        let head = "NODE|REASON|SINCE|UPDATING|FROM → TO|WHY";
+        let ranks = [0, 0, 1, 4, 3, 2];
         let rows = self.moving.iter().map(row).collect();
         section("MOVING", head, &ranks, rows, page)
     }
@@ -178,13 +184,14 @@ impl Glance {
     }
 
     fn pools(&self, page: &Page) -> String {
-        let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let row = |line: &PoolLine| {
-            let counts = &line.counts;
-            let (updated, nodes) = (counts.updated_nodes, counts.nodes);
-            let [done, moving, all] = [updated, counts.updating_nodes, nodes].map(number);
-            let bar = bar(POOL_BAR, done, moving, all);
-            let (away, limit) = (counts.unavailable_nodes, counts.unavailable_limit);
+            let count = |standing| self.count(standing, |node| node.pool == line.pool);
+            let [done, moving, waits] =
+                [Standing::UpToDate, Standing::Moving, Standing::Waiting].map(count);
+            let all = done + moving + waits;
+            let known = self.updated_nodes.map(|_| done);
+            let updated = known.map_or("?".to_owned(), |nodes| nodes.to_string());
+            let bar = bar(POOL_BAR, known.unwrap_or(0), moving, all);
             // The reasons of its nodes stand above.
             let mut waiting = self.waiting.iter();
             let is_told = waiting.any(|group| group.message == line.message)
@@ -192,49 +199,57 @@ impl Glance {
             let why = page.sentence(&line.message);
             vec![
                 Cell::new(&line.pool),
-                Cell::new(format!("{bar} {updated} of {nodes}")),
-                Cell::new(counts.updating_nodes),
-                Cell::new(counts.pending_nodes),
-                Cell::new(counts.blocked_nodes),
-                Cell::new(format!("{away} of {limit}")),
+                Cell::new(format!("{bar} {updated} of {all}")),
+                Cell::new(format!("{moving} of {}", line.unavailable_limit)),
+                Cell::new(waits),
                 Cell::new(&line.reason).fg(Color::DarkYellow),
                 Cell::new(if is_told { "" } else { &why }),
             ]
         };
-        let head = "POOL|UPDATED|UPDATING|PENDING|BLOCKED|UNAVAILABLE|REASON|WHY";
-        let ranks = [0, 0, 4, 5, 3, 6, 1, 2];
+        let head = "POOL|UP TO DATE|MOVING|WAITING|REASON|WHY";
+        let ranks = [0, 0, 3, 4, 1, 2];
         let rows = self.pools.iter().map(row).collect();
         section("POOLS", head, &ranks, rows, page)
     }
 
-    fn states(&self, page: &Page) -> String {
-        let row = |count: &Count| {
-            let (version, state) = (count.version.as_deref(), count.state);
-            [or_dash(version), or_dash(state), &count.nodes.to_string()]
+    fn each(&self, page: &Page) -> String {
+        let row = |line: &NodeLine| {
+            let (version, state) = (or_dash(line.version.as_deref()), or_dash(line.state));
+            let pool = if self.pools.is_empty() {
+                ""
+            } else {
+                &line.pool
+            };
+            [&line.node, version, state, pool, &line.reason]
                 .map(Cell::new)
                 .to_vec()
         };
-        let rows = self.states.iter().map(row).collect();
+        let head = "NODE|VERSION|STATE|POOL|REASON";
+        let rows = self.each.iter().map(row).collect();
+        section("NODES", head, &[0, 1, 3, 2, 0], rows, page)
+    }
+
+    fn states(&self, page: &Page) -> String {
+        let mut states = BTreeMap::<_, usize>::new();
+        for line in &self.each {
+            let (version, state) = (or_dash(line.version.as_deref()), or_dash(line.state));
+            *states.entry((version, state)).or_default() += 1;
+        }
+        let rows = states.into_iter().map(|((version, state), nodes)| {
+            vec![Cell::new(version), Cell::new(state), Cell::new(nodes)]
+        });
+        let rows = rows.collect();
         section("VERSIONS", "VERSION|STATE|NODES", &[0; 3], rows, page)
     }
 }
 
 impl Moving {
-    /// Whether its sentence says more than its reason.
-    fn says_more(&self) -> bool {
-        let says_all = Reason::of_word(&self.reason).is_some_and(|reason| {
-            let is_step = reason.begins_step() && !matches!(reason, Reason::Monitoring(_));
-            is_step || reason == Reason::Finishing
-        });
-        !says_all || self.message.contains("; ")
-    }
-
-    /// Returns from which version to which it goes. Once the host runs the new one, nobody knows the old one any more.
+    /// Returns from which version to which it goes. Once the host runs the new one, only `status -w` knows the old one.
     fn way(&self) -> String {
-        match (self.runs.as_deref(), self.to.as_deref()) {
-            (runs, None) => or_dash(runs).to_owned(),
-            (runs, Some(to)) if runs == Some(to) => format!("→ {to}"),
-            (runs, Some(to)) => format!("{} → {to}", or_dash(runs)),
+        match (self.from.as_deref(), self.to.as_deref()) {
+            (from, None) => or_dash(from).to_owned(),
+            (from, Some(to)) if from == Some(to) => format!("→ {to}"),
+            (from, Some(to)) => format!("{} → {to}", or_dash(from)),
         }
     }
 }

@@ -1,6 +1,5 @@
 //! The fleet at a glance, for people and programs.
 
-use brupop_api::NodeCounts;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
@@ -26,23 +25,33 @@ pub(crate) struct Glance {
     /// Versions that no further node is updated to.
     pub halted: Vec<HaltedVersion>,
     pub pools: Vec<PoolLine>,
-    /// Number of nodes by state and version.
-    pub states: Vec<Count>,
     /// The nodes that are being updated.
     pub moving: Vec<Moving>,
     /// The others that are not up to date, by what they wait for.
     pub waiting: Vec<WaitingNodes>,
     /// Nodes that are up to date, and of which people have asked something that takes effect with the next update.
-    pub left_by_people: Vec<LeftByPeople>,
+    pub left_by_people: Vec<WaitingNodes>,
+    /// Nodes that are out of service and not being updated.
+    pub out_of_service: Vec<String>,
     /// Number of nodes that run Bottlerocket and are not opted in.
     pub not_opted_in_nodes: u64,
     /// Number of nodes that are opted in and have no shadow.
     pub without_shadow: usize,
     /// Shadows that cannot be read.
     pub unreadable: Vec<String>,
+    /// Each node that can be read. Fleet and pools are counted here, so that no two numbers differ.
+    pub each: Vec<NodeLine>,
     /// The time zone of the pools' windows, if they all have the same.
     #[serde(skip)]
     pub zone: Option<TimeZone>,
+}
+
+impl Glance {
+    /// Returns how many nodes are so far, of those that are meant.
+    pub(crate) fn count(&self, standing: Standing, is_meant: impl Fn(&NodeLine) -> bool) -> usize {
+        let nodes = self.each.iter().filter(|it| it.standing == standing);
+        nodes.filter(|it| is_meant(it)).count()
+    }
 }
 
 /// A version that no further node is updated to.
@@ -62,19 +71,31 @@ pub(crate) struct PoolLine {
     pub pool: String,
     /// A person has paused it.
     pub paused: bool,
-    #[serde(flatten)]
-    pub counts: NodeCounts,
+    /// Maximum number of its nodes that are updated at a time.
+    pub unavailable_limit: u64,
     /// The reason why it progresses or waits.
     pub reason: String,
     pub message: String,
 }
 
-/// Nodes in one state with one version.
+/// A node in one line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Count {
-    pub state: Option<&'static str>,
+pub(crate) struct NodeLine {
+    pub node: String,
+    pub pool: String,
     pub version: Option<String>,
-    pub nodes: usize,
+    pub state: Option<&'static str>,
+    pub reason: String,
+    pub standing: Standing,
+}
+
+/// How far a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Standing {
+    UpToDate,
+    Moving,
+    Waiting,
 }
 
 /// A node that is being updated.
@@ -82,35 +103,24 @@ pub(crate) struct Count {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Moving {
     pub node: String,
-    /// The state that it has reached.
-    pub state: Option<&'static str>,
-    /// The state that it is to reach.
-    pub goal: &'static str,
     pub reason: String,
     pub message: String,
-    /// The time since which it is to reach that state.
+    /// The time since which it is to reach its next state.
     pub since: Option<String>,
     /// The time since which it is being updated: its slot was taken then.
     pub updating_since: Option<String>,
-    /// The version that it runs.
-    pub runs: Option<String>,
+    /// The version that it runs; in `status -w`, the one that it ran before.
+    pub from: Option<String>,
     pub to: Option<String>,
     /// It holds its slot for longer than the step may take.
     pub overdue: bool,
 }
 
-/// Nodes that wait for one thing.
+/// Nodes that wait for one thing, or of which the same is said.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct WaitingNodes {
     pub reason: String,
     pub nodes: Vec<String>,
     /// Their reason for waiting, as a sentence.
     pub message: String,
-}
-
-/// Nodes that are up to date, and what people have asked of them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct LeftByPeople {
-    pub message: String,
-    pub nodes: Vec<String>,
 }

@@ -47,6 +47,10 @@ fn a_fleet_in_mid_update() {
     ];
     shadows.extend((10..18).map(|number| idle(&format!("node-{number}"), LIMIT)));
     want_the_halted_one(&mut shadows);
+    for item in &mut shadows[..4] {
+        let status = item.body.as_mut().unwrap().status.as_mut();
+        status.unwrap().pool = Some("web".to_owned());
+    }
     let view = glance(&Fleet {
         shadows,
         pools: vec![pool("web"), pool("db")],
@@ -58,6 +62,12 @@ fn a_fleet_in_mid_update() {
     );
     assert_snapshot!("status", text(&view));
     assert_snapshot!("status_yaml", yaml(&view));
+    let tall = |rows| {
+        let rows = Some(rows);
+        text_on(&view, &Page { rows, ..page() })
+    };
+    assert_eq!(tall(60).matches("\nNODES\n").count(), 1);
+    assert!(tall(40).contains("\nVERSIONS\n"), "{}", tall(40));
 }
 
 /// The host of the last of these wants the version that is halted.
@@ -145,7 +155,7 @@ fn a_fleet_that_is_held_back() {
         "status_held_back",
         text(&glance(&Fleet {
             object,
-            leads: Leads::No(gone),
+            around: around(Leads::No(gone)),
             ..halted()
         }))
     );

@@ -111,7 +111,7 @@ fn a_node_waits_no_longer_than_its_update_is_known() {
     }
 }
 
-/// Those of its pool, if that one is full; the fixtures' pools may have three, and two nodes of each are away.
+/// Those of the fleet and of its pool; the fixtures' pools may have three.
 #[test]
 fn a_node_is_told_whose_slots_are_in_use() {
     let fleet = |of_web: usize| {
@@ -132,20 +132,21 @@ fn a_node_is_told_whose_slots_are_in_use() {
         )
         .object
     };
-    let of_web = "3 of 3 in use in the pool web, by node-0, node-1, node-2";
     for (pool_of_node, slots, expected) in [
-        ("web", 3, of_web),
-        ("web", 2, "3 of 8 in use, by node-0, node-1, node-9"),
-        ("db", 1, "2 of 8 in use, by node-0, node-9"),
         (
-            "default",
+            "web",
+            2,
+            "3 of 8 in use, by node-0, node-1, node-9; of the pool web: 2 of 3",
+        ),
+        (
+            "db",
             1,
-            "0 of MAX_CONCURRENT_UPDATE in use in the pool default",
+            "2 of 8 in use, by node-0, node-9; of the pool db: 1 of 0",
         ),
         (
             "default",
-            7,
-            "8 of 8 in use, by node-0, node-1, node-2, node-3, node-4, node-5 and 2 more",
+            1,
+            "2 of 8 in use, by node-0, node-9; of the pool default: 0 of MAX_CONCURRENT_UPDATE",
         ),
     ] {
         let mut waits = idle("node-7", LIMIT);

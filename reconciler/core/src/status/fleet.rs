@@ -1,10 +1,10 @@
 //! The status of the fleet: how far its nodes are, which versions are halted, and what people type to resume them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::conditions::ConditionStatus::{self, False, True, Unknown};
 use brupop_api::conditions::{
-    ADMISSION_ENFORCED, Condition, HALTED, OTHER_OPERATOR, READY, UPDATED,
+    ADMISSION_ENFORCED, Condition, HALTED, OTHER_OPERATOR, READY, STALLED, UPDATED,
 };
 use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::fleet::VersionRecord;
@@ -18,6 +18,7 @@ use super::{DesiredCondition, EventText, generation};
 use crate::decide::{Decision, Reason, why_halted};
 use crate::facts::{FleetFacts, NodeView, Observed, PoolFacts, in_order, is_unavailable};
 use crate::objects::NodeFacts;
+use crate::pool::Pool;
 
 /// The fleet's message before its leader has looked.
 const NOT_TRIED_OUT: &str = "it is not known yet whether the rules of admission are in force, and whether upstream's \
@@ -38,6 +39,8 @@ pub struct DesiredFleetStatus {
     pub halted: Option<Vec<String>>,
     /// Whether a version is halted that a node wants.
     pub halt: DesiredCondition,
+    /// The first pool in which a person must act, and why.
+    pub stalled_pool: Option<String>,
     /// Whether no node is in mid-update.
     pub idle: DesiredCondition,
     /// Whether our admission rules are in force; `None` = not tried out yet.
@@ -100,8 +103,10 @@ impl DesiredFleetStatus {
         });
         let ready = hindrances.min_by_key(|it| it.status == Unknown);
         let halt = (self.halt.reason, self.halt.message.as_str());
-        let is_halted = self.halt.status == True;
-        DesiredCondition::health(is_halted.then_some(halt), ready)
+        let halt = Some(halt).filter(|_| self.halt.status == True);
+        let pool = self.stalled_pool.as_deref();
+        let pool = pool.map(|why| ("PoolStalled", why));
+        DesiredCondition::health(halt.or(pool), ready)
     }
 
     /// The Event about what is in the way of all updates, if this fleet does not say so yet.
@@ -162,6 +167,14 @@ fn conditions(fleet: &BottlerocketFleet) -> &[Condition] {
 
 fn found<'c>(conditions: &'c [Condition], type_: &str) -> Option<&'c Condition> {
     conditions.iter().find(|it| it.type_ == type_)
+}
+
+/// Says what the first of these pools says of which a person must act.
+pub fn stalled_pool(pools: &BTreeMap<String, Pool>) -> Option<String> {
+    pools.iter().find_map(|(name, pool)| {
+        let stalled = found(&pool.stored.conditions, STALLED)?;
+        (stalled.status == True).then(|| format!("pool {name}: {}", stalled.message))
+    })
 }
 
 /// Returns the records of halted versions that a Ready node wants. Once all want another version, nobody has to act.

@@ -56,6 +56,7 @@ fn desired(counts: NodeCounts) -> DesiredFleetStatus {
         not_opted_in_nodes: 0,
         updated: Progress::default().updated_condition("no node is opted in"),
         halted: None,
+        stalled_pool: None,
         idle: DesiredCondition::idle(0),
         halt: DesiredCondition::halted("ns", &crate::facts::FleetFacts::EXAMPLE, &[]),
         admission: None,

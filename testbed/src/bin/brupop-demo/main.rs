@@ -6,16 +6,20 @@ mod summary;
 mod table;
 mod trespass;
 
+use std::io::stdin;
 use std::process::ExitCode;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use brupop_api::crds::is_version;
 use brupop_core::rules::Limit;
 use brupop_testbed::fleet::{NEW, OLD};
-use brupop_testbed::host::Durations;
+use brupop_testbed::host::{Durations, Faults};
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{Fleet, FleetOptions, run, tiers};
 use clap::{Parser, ValueEnum};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// Updates a fleet of simulated Bottlerocket hosts by the shipped programs, on a real control plane.
 #[derive(Clone, Debug, Parser)]
@@ -84,6 +88,7 @@ impl Arguments {
             ("POLL_INTERVAL", "50ms".to_owned()),
             ("CHECK_INTERVAL_SECONDS", "5".to_owned()),
             ("BACK_OFF_BASE_SECONDS", "10".to_owned()),
+            ("CORDONED_BY_OTHERS_SECONDS", "3600".to_owned()),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into()
@@ -188,24 +193,54 @@ async fn roll_out(fleet: &Fleet, arguments: &Arguments) -> Result<bool> {
     ))
 }
 
-/// Says what to try, and leaves the cluster running.
+/// Says what to try, and leaves the cluster running; publishes what is asked for.
 async fn stay(fleet: &Fleet) -> Result<()> {
     let programs = std::env::current_exe()?;
     println!(
-        "-- the cluster stays until Ctrl-C. In another terminal:
+        "-- the cluster stays until Ctrl-C. Here, each line publishes a release:
+   1.21.0                                  # no update begins before there is one
+   1.22.0 bad                              # with which no host comes up
+-- in another terminal:
    export KUBECONFIG={} PATH={}:$PATH
    kubectl brupop status                   # what the fleet does, and why each node waits
    kubectl brupop why node-0               # one node, with its Events
    kubectl brupop history
    kubectl brupop pause                    # and resume; also of one node, or of a pool
-   kubectl drain node-1 --ignore-daemonsets --force
+   kubectl drain node-1 --ignore-daemonsets --force   # it is updated first; uncordon it yourself
    kubectl brupop plan                     # what the next updates would be
    kubectl get brs,brf,brp -n {NAMESPACE}
    kubectl logs -n {NAMESPACE} deploy/brupop-reconciler",
         fleet.control_plane.kubeconfig().display(),
         programs.parent().context("no folder")?.display(),
     );
+    let mut lines = typed();
+    while let Some(line) = lines.recv().await {
+        let (version, falls_back_on_boot) = match line.trim().split_once(' ') {
+            Some((version, "bad")) => (version, true),
+            _ => (line.trim(), false),
+        };
+        if !is_version(version) {
+            println!("-- type a version, such as 1.21.0 or 1.22.0 bad");
+            continue;
+        }
+        fleet.set_faults(&Faults {
+            falls_back_on_boot,
+            ..Faults::default()
+        });
+        fleet.publish(version)?;
+        println!("-- published {version}");
+    }
     std::future::pending().await
+}
+
+/// The lines that a person types. A thread reads them, because nothing ends such a read.
+fn typed() -> UnboundedReceiver<String> {
+    let (found, lines) = unbounded_channel();
+    thread::spawn(move || {
+        let lines = stdin().lines().map_while(Result::ok);
+        lines.map(|line| found.send(line)).all(|sent| sent.is_ok())
+    });
+    lines
 }
 
 /// What a person would type in the operator's namespace, and what it prints.

@@ -102,7 +102,7 @@ async fn a_reader_sees_and_changes_nothing(fleet: &Fleet, reader: &Person) -> Re
     .await?;
     let json: Json = reader.says_json("status").await?;
     ensure!(
-        json["updatedNodes"] == 3 && json["states"][0]["version"] == "1.19.4",
+        json["updatedNodes"] == 3 && json["each"][0]["version"] == "1.19.4",
         "{json}"
     );
     let why = reader

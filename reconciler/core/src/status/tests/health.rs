@@ -81,6 +81,12 @@ fn a_fleet_is_ready_once_its_rules_are_in_force_and_it_is_alone() {
         ready.message
     );
     assert_eq!(ready.message, stalled.message);
+    let of_pool = DesiredFleetStatus {
+        stalled_pool: Some("pool web: it owns no node".to_owned()),
+        ..fleet(3, WELL, WELL, false)
+    };
+    let says = "Ready=False/PoolStalled Stalled=True/PoolStalled";
+    assert_eq!(words(&of_pool, &[]), says);
     assert_eq!(
         fleet(3, WRONG, WELL, false).health(&[])[0].message,
         "this is wrong"
