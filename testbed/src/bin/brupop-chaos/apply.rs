@@ -1,6 +1,7 @@
 //! Makes faults, and takes them back.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::discriminant;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,21 +9,18 @@ use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::LEASE;
 use brupop_testbed::Fleet;
 use brupop_testbed::gateways::Weather;
-use brupop_testbed::host::Host;
+use brupop_testbed::host::{Ending, Faults, Host};
 use brupop_testbed::kubelet::PodProcess;
+use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::sandbox::Signal;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams};
+use kube::api::Api;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 
-use crate::asked;
 use crate::fault::{Fault, Process};
-use crate::hosts::Hosts;
 use crate::people::{self, node_name};
-use crate::world::NODES;
-use brupop_testbed::operator::NAMESPACE;
 
 /// Longest that a person waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -33,8 +31,12 @@ const A_MOMENT: Duration = Duration::from_secs(1);
 type Done = (Option<String>, Result<()>);
 
 /// Who makes faults: remembers what is wrong, and what people do.
+#[derive(Default)]
 pub(crate) struct Maker {
-    pub(crate) hosts: Hosts,
+    /// Bad releases, and what is wrong with hosts for now.
+    of_hosts: Vec<Fault>,
+    /// What is wrong with processes for now, and the pod that each fault was made on.
+    of_pods: Vec<(Fault, String)>,
     /// Programs of the control plane that are to be gone for now.
     down: BTreeSet<String>,
     /// What etcd is to be restored from.
@@ -44,43 +46,9 @@ pub(crate) struct Maker {
     /// Faults that were made, by kind.
     pub(crate) made: BTreeMap<String, usize>,
     people: JoinSet<Done>,
-    /// Pods whose process stands still.
-    frozen: Meant,
-    /// Pods whose gateway is bad.
-    cut_off: Meant,
-}
-
-/// The pods that faults of one kind were made on, and what was meant.
-#[derive(Debug, Default)]
-struct Meant(Vec<(Process, String)>);
-
-impl Meant {
-    fn put(&mut self, process: Process, pod: String) {
-        self.0.push((process, pod));
-    }
-
-    /// The one of a fault that is over, unless another one that is not was made on it.
-    fn take(&mut self, process: Process) -> Option<String> {
-        let place = self.0.iter().position(|(meant, _)| *meant == process)?;
-        let (_, pod) = self.0.remove(place);
-        (!self.0.iter().any(|(_, other)| *other == pod)).then_some(pod)
-    }
 }
 
 impl Maker {
-    pub(crate) fn new() -> Self {
-        Self {
-            hosts: Hosts::new(NODES),
-            down: BTreeSet::new(),
-            snapshot: None,
-            remade: BTreeSet::new(),
-            made: BTreeMap::new(),
-            people: JoinSet::new(),
-            frozen: Meant::default(),
-            cut_off: Meant::default(),
-        }
-    }
-
     /// Makes a fault, and counts it. What people do goes on by itself.
     pub(crate) async fn make(&mut self, fleet: &mut Fleet, fault: &Fault) -> Result<()> {
         self.try_to_make(fleet, fault).await?;
@@ -90,96 +58,71 @@ impl Maker {
 
     async fn try_to_make(&mut self, fleet: &mut Fleet, fault: &Fault) -> Result<()> {
         match fault {
-            Fault::Publish { version, bad } => {
-                if *bad {
-                    self.hosts.image_is_bad(fleet, version);
-                }
+            Fault::Publish { version, .. } => {
+                self.of_hosts.push(fault.clone());
+                self.set_hosts(fleet);
                 fleet.publish(version)?;
             }
             Fault::Kill { process } => {
-                let pod = self.pod(fleet, *process).await?;
+                let pod = pod(fleet, *process).await?;
                 fleet.kubelets.signal(NAMESPACE, &pod, Signal::KILL);
             }
-            Fault::Freeze { process, .. } => {
-                let pod = self.pod(fleet, *process).await?;
-                fleet.kubelets.signal(NAMESPACE, &pod, Signal::STOP);
-                self.frozen.put(*process, pod);
+            Fault::Freeze { process, .. } | Fault::Network { process, .. } => {
+                let pod = pod(fleet, *process).await?;
+                set_pod(fleet, fault, &pod, true);
+                self.of_pods.push((fault.clone(), pod));
             }
-            Fault::DeletePod { process } => {
-                let pods = Api::<Pod>::namespaced(fleet.client(), NAMESPACE);
-                let pod = self.pod(fleet, *process).await?;
-                let deletes = async move {
-                    anyhow::Ok(
-                        pods.delete(&pod, &DeleteParams::default())
-                            .await
-                            .map(drop)?,
-                    )
-                };
-                self.person(Some(fault.kind()), deletes);
-            }
-            Fault::KillPlane { program, .. } => {
-                self.down.insert(program.clone());
-                fleet.control_plane.kill(program).await?;
-            }
-            Fault::FreezePlane { program, .. } => {
-                fleet.control_plane.signal(program, Signal::STOP)?;
+            Fault::Plane {
+                program, killed, ..
+            } => {
+                if *killed {
+                    self.down.insert(program.clone());
+                    fleet.control_plane.kill(program).await?;
+                } else {
+                    fleet.control_plane.signal(program, Signal::STOP)?;
+                }
             }
             Fault::Restore { .. } => {
-                ensure!(
-                    !self.has_snapshot(),
-                    "there is a snapshot that is still to be restored"
-                );
+                ensure!(!self.has_snapshot(), "another one is to be restored");
                 let file = fleet.control_plane.dir().join("snapshot.db");
                 fleet.control_plane.save_snapshot(&file).await?;
                 self.snapshot = Some(file);
             }
-            Fault::Network {
-                process, weather, ..
-            } => {
-                let pod = self.pod(fleet, *process).await?;
-                set_weather(fleet, &pod, *weather);
-                self.cut_off.put(*process, pod);
-            }
             Fault::WebhookUnreachable { .. } => fleet.control_plane.reach_services(false),
-            _ => {
-                self.hosts.set(fleet, fault, true);
-                self.ask_a_person(fleet, fault, true);
+            Fault::Reboots { node } => {
+                let host = fleet.hosts.get(*node).context("there is no such host")?;
+                host.reboot_now();
             }
+            _ if is_of_host(fault) => {
+                self.of_hosts.push(fault.clone());
+                self.set_hosts(fleet);
+            }
+            _ => self.ask_a_person(fleet, fault, true),
         }
         Ok(())
     }
 
-    /// Has a person do something, or take it back.
-    fn ask_a_person(&mut self, fleet: &Fleet, fault: &Fault, make: bool) {
-        if let Fault::Recreate { node }
-        | Fault::Leave { node, .. }
-        | Fault::RemovedWhenUpdated { node, .. } = fault
-        {
-            self.remade.insert(*node);
-        }
-        let host = fault.node().and_then(|node| fleet.hosts.get(node)).cloned();
-        let does = asked::does(fleet.client(), host, fault.clone(), make);
-        self.person(make.then(|| fault.kind()), does);
-    }
-
-    /// Whether the run restores etcd.
-    pub(crate) fn has_snapshot(&self) -> bool {
-        self.snapshot.is_some()
-    }
-
     pub(crate) async fn take_back(&mut self, fleet: &mut Fleet, fault: &Fault) -> Result<()> {
         match fault {
-            Fault::Freeze { process, .. } => {
-                if let Some(pod) = self.frozen.take(*process) {
-                    fleet.kubelets.signal(NAMESPACE, &pod, Signal::CONT);
+            Fault::Freeze { .. } | Fault::Network { .. } => {
+                let is_it = |(made, _): &(Fault, String)| made == fault;
+                if let Some(at) = self.of_pods.iter().position(is_it) {
+                    let (_, pod) = self.of_pods.remove(at);
+                    // Another fault of this kind may have been made on it meanwhile.
+                    let stays = |(other, on): &(Fault, String)| {
+                        *on == pod && discriminant(other) == discriminant(fault)
+                    };
+                    if !self.of_pods.iter().any(stays) {
+                        set_pod(fleet, fault, &pod, false);
+                    }
                 }
             }
-            Fault::KillPlane { program, .. } => {
-                self.down.remove(program);
-                fleet.control_plane.start_program(program)?;
-            }
-            Fault::FreezePlane { program, .. } => {
-                fleet.control_plane.signal(program, Signal::CONT)?;
+            Fault::Plane { program, .. } => {
+                if self.down.remove(program) {
+                    fleet.control_plane.start_program(program)?;
+                } else {
+                    fleet.control_plane.signal(program, Signal::CONT)?;
+                }
             }
             Fault::Restore { .. } => {
                 let snapshot = self.snapshot.take().context("there is no snapshot")?;
@@ -189,24 +132,50 @@ impl Maker {
                 fleet.hosts.iter().for_each(Host::tell_again);
                 // Their Nodes may be those of before again. Kubelets renew tokens within the hour; we do not wait for that.
                 for node in std::mem::take(&mut self.remade) {
-                    if let Ok(pod) = self.pod(fleet, Process::Agent(node)).await {
+                    if let Ok(pod) = pod(fleet, Process::Agent(node)).await {
                         let pods = Api::<Pod>::namespaced(fleet.client(), NAMESPACE);
                         self.person(None, async move { people::until_gone(&pods, &pod).await });
                     }
                 }
             }
-            Fault::Network { process, .. } => {
-                if let Some(pod) = self.cut_off.take(*process) {
-                    set_weather(fleet, &pod, Weather::Clear);
+            Fault::WebhookUnreachable { .. } => fleet.control_plane.reach_services(true),
+            _ if is_of_host(fault) => {
+                if let Some(at) = self.of_hosts.iter().position(|made| made == fault) {
+                    self.of_hosts.remove(at);
+                    self.set_hosts(fleet);
                 }
             }
-            Fault::WebhookUnreachable { .. } => fleet.control_plane.reach_services(true),
-            _ => {
-                self.hosts.set(fleet, fault, false);
-                self.ask_a_person(fleet, fault, false);
-            }
+            _ => self.ask_a_person(fleet, fault, false),
         }
         Ok(())
+    }
+
+    /// Has a person do something, or take it back.
+    fn ask_a_person(&mut self, fleet: &Fleet, fault: &Fault, make: bool) {
+        if let Fault::Leave { node, .. } = fault {
+            self.remade.insert(*node);
+        }
+        let host = fault.node().and_then(|node| fleet.hosts.get(node)).cloned();
+        let does = people::does(fleet.client(), host, fault.clone(), make);
+        self.person(make.then(|| fault.kind()), does);
+    }
+
+    /// What is wrong with hosts follows from the faults that there are.
+    fn set_hosts(&self, fleet: &Fleet) {
+        for (node, host) in fleet.hosts.iter().enumerate() {
+            let mut faults = Faults::default();
+            for fault in &self.of_hosts {
+                if fault.node().is_none_or(|of| of == node) {
+                    add(&mut faults, fault);
+                }
+            }
+            host.set_faults(faults);
+        }
+    }
+
+    /// Is etcd going to be restored?
+    pub(crate) fn has_snapshot(&self) -> bool {
+        self.snapshot.is_some()
     }
 
     /// Starts what has ended of the control plane by itself.
@@ -223,8 +192,8 @@ impl Maker {
         Ok(())
     }
 
-    /// No program of the control plane is gone or stands still any more.
-    pub(crate) fn raise_plane(&mut self, fleet: &mut Fleet) -> Result<()> {
+    /// Nothing is gone, stands still or is cut off any more, and no host is ill, but that bad releases are bad.
+    pub(crate) fn heal(&mut self, fleet: &mut Fleet) -> Result<()> {
         self.down.clear();
         for program in [
             "etcd",
@@ -237,6 +206,15 @@ impl Maker {
             if fleet.control_plane.signal(program, Signal::CONT).is_err() {
                 fleet.control_plane.start_program(program)?;
             }
+        }
+        if let Some(gateways) = &fleet.gateways {
+            gateways.clear();
+        }
+        fleet.control_plane.reach_services(true);
+        self.of_hosts.retain(|fault| !is_of_host(fault));
+        self.set_hosts(fleet);
+        for process in fleet.kubelets.processes() {
+            fleet.kubelets.signal(NAMESPACE, &process.pod, Signal::CONT);
         }
         Ok(())
     }
@@ -275,69 +253,87 @@ impl Maker {
         does: impl Future<Output = Result<()>> + Send + 'static,
     ) {
         self.people.spawn(async move {
-            (
-                makes,
-                timeout(PATIENCE, does).await.map_err(Into::into).flatten(),
-            )
+            let done = timeout(PATIENCE, does).await;
+            (makes, done.map_err(Into::into).flatten())
         });
     }
+}
 
-    /// The pod that is meant. While nobody can say who leads, the leader is the first reconciler.
-    async fn pod(&self, fleet: &Fleet, process: Process) -> Result<String> {
-        let nth = |component: &str, number: usize| {
-            let processes = fleet.processes(component);
-            let index = number.checked_rem(processes.len());
-            index
-                .and_then(|index| processes.get(index))
-                .map(|process| process.pod.clone())
-        };
-        let pod = match process {
-            Process::Leader => match timeout(A_MOMENT, leader(fleet)).await {
-                Ok(Ok(pod)) => Some(pod),
-                _ => nth("reconciler", 0),
-            },
-            Process::Reconciler(number) => nth("reconciler", number),
-            Process::Webhook(number) => nth("webhook", number),
-            Process::Agent(node) => {
-                let on_node = |process: &PodProcess| process.node == node_name(node);
-                fleet
-                    .processes("agent")
-                    .into_iter()
-                    .find(on_node)
-                    .map(|process| process.pod)
-            }
-        };
-        pod.with_context(|| format!("{process:?} has no process"))
+fn is_of_host(fault: &Fault) -> bool {
+    matches!(
+        fault,
+        Fault::HostAnswers { .. }
+            | Fault::CommandFails { .. }
+            | Fault::RebootIgnored { .. }
+            | Fault::StaysDown { .. }
+    )
+}
+
+/// Adds this fault to what is wrong with a host.
+fn add(faults: &mut Faults, fault: &Fault) {
+    match fault {
+        Fault::Publish { version, bad: true } => {
+            faults.bad_images.insert(version.clone());
+        }
+        Fault::HostAnswers { call, answer, .. } => {
+            faults.answers.insert(*call, answer.clone());
+        }
+        Fault::CommandFails {
+            command, silently, ..
+        } => {
+            let fails = || Ending::Failed("no space left on device\u{1b}[2J".to_owned());
+            let ending = if *silently { Ending::Lost } else { fails() };
+            faults.endings.insert(*command, ending);
+        }
+        Fault::RebootIgnored { .. } => faults.reboot_ignored = true,
+        Fault::StaysDown { .. } => faults.stays_down = true,
+        _ => {}
     }
+}
+
+/// The process of this pod stands still or is cut off, or not any more.
+fn set_pod(fleet: &Fleet, fault: &Fault, pod: &str, made: bool) {
+    if let Fault::Network { weather, .. } = fault {
+        let weather = if made { *weather } else { Weather::Clear };
+        let gateways = fleet.gateways.iter();
+        gateways.for_each(|gateways| gateways.set(pod, weather));
+    } else {
+        let signal = if made { Signal::STOP } else { Signal::CONT };
+        fleet.kubelets.signal(NAMESPACE, pod, signal);
+    }
+}
+
+/// The pod that is meant. While nobody can say who leads, the leader is the first reconciler.
+async fn pod(fleet: &Fleet, process: Process) -> Result<String> {
+    let nth = |component: &str, number: usize| {
+        let processes = fleet.processes(component);
+        let index = number.checked_rem(processes.len())?;
+        Some(processes.get(index)?.pod.clone())
+    };
+    let pod = match process {
+        Process::Leader => match timeout(A_MOMENT, leader(fleet)).await {
+            Ok(Ok(pod)) => Some(pod),
+            _ => nth("reconciler", 0),
+        },
+        Process::Reconciler(number) => nth("reconciler", number),
+        Process::Webhook(number) => nth("webhook", number),
+        Process::Agent(node) => {
+            let on_node = |process: &PodProcess| process.node == node_name(node);
+            let agents = fleet.processes("agent");
+            agents.into_iter().find(on_node).map(|process| process.pod)
+        }
+    };
+    pod.with_context(|| format!("{process:?} has no process"))
 }
 
 /// The pod that holds the Lease.
 async fn leader(fleet: &Fleet) -> Result<String> {
-    let lease = Api::<Lease>::namespaced(fleet.client(), NAMESPACE)
-        .get(LEASE)
-        .await?;
-    let holder = lease
-        .spec
+    let leases = Api::<Lease>::namespaced(fleet.client(), NAMESPACE);
+    let spec = leases.get(LEASE).await?.spec;
+    let holder = spec
         .and_then(|spec| spec.holder_identity)
         .context("nobody leads")?;
     let of = |process: &PodProcess| holder.starts_with(&process.pod);
-    let pods = fleet.processes("reconciler");
-    Ok(pods
-        .into_iter()
-        .find(of)
-        .context("the leader has no process")?
-        .pod)
-}
-
-/// Nothing of ours stands still any more.
-pub(crate) fn go_on(fleet: &Fleet) {
-    for process in fleet.kubelets.processes() {
-        fleet.kubelets.signal(NAMESPACE, &process.pod, Signal::CONT);
-    }
-}
-
-fn set_weather(fleet: &Fleet, pod: &str, weather: Weather) {
-    if let Some(gateways) = &fleet.gateways {
-        gateways.set(pod, weather);
-    }
+    let leads = fleet.processes("reconciler").into_iter().find(of);
+    Ok(leads.context("the leader has no process")?.pod)
 }

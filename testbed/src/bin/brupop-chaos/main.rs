@@ -4,19 +4,14 @@
 #![cfg_attr(test, allow(clippy::too_many_lines, reason = "tables of rows"))]
 
 mod apply;
-mod asked;
 mod checker;
 mod fault;
-mod hosts;
 mod impostor;
 mod people;
-mod pools;
 mod random;
 mod run;
 mod schedule;
-mod tenants;
 mod watch;
-mod workloads;
 mod world;
 
 use std::path::PathBuf;

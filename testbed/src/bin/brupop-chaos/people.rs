@@ -1,144 +1,142 @@
-//! What people do to nodes, and to the operator, by the API server.
+//! What people and tenants do to nodes, to workloads and to the operator, by the API server.
 
-use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
-use brupop_api::names::{self, FLEET, MARKER_ANNOTATION};
-use brupop_api::{BottlerocketFleet, BottlerocketShadow, State};
+use anyhow::{Context as _, Result};
+use brupop_api::names::{
+    self, FLEET, UPDATER_INTERFACE_LABEL, UPDATER_INTERFACE_VERSION, ZONE_LABEL,
+};
+use brupop_api::{BottlerocketFleet, BottlerocketShadow};
 use brupop_testbed::NewNode;
 use brupop_testbed::host::Host;
 use brupop_testbed::operator::NAMESPACE;
-use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value as Json, json};
+use serde_json::{Value as Json, from_value, json};
 use tokio::time::{sleep, timeout};
 
 use crate::SHOP;
+use crate::fault::Fault;
+use crate::world::{OPEN, pod_spec};
 
 /// On nodes that a person has cordoned.
-pub(crate) const BY_HAND: &str = "example.org/cordoned-by-hand";
+const BY_HAND: &str = "example.org/cordoned-by-hand";
+/// Keeps a pod that is being deleted.
+const FINALIZER: &str = "example.org/stuck";
+/// All accounts of the operator.
+const OURS: &str = "system:serviceaccounts:brupop-bottlerocket-aws";
+/// The webhook that nobody answers for.
+const REFUSED: &str = "brupop-chaos-refused";
 /// Longest that a Node is tried to be made again: the API server may be away.
 const RECREATING: Duration = Duration::from_secs(30);
-/// Longest wait for the end of a node's update.
-const UPDATED_WITHIN: Duration = Duration::from_secs(10);
 /// Pause between two tries.
 const RETRY: Duration = Duration::from_millis(500);
-/// A marker that nobody can read.
-const BROKEN: &str = "{broken";
 
 pub(crate) fn node_name(number: usize) -> String {
     format!("node-{number}")
-}
-
-pub(crate) fn shadow_name(node: usize) -> String {
-    names::shadow_name(&node_name(node))
 }
 
 pub(crate) fn shadows(client: Client) -> Api<BottlerocketShadow> {
     Api::namespaced(client, NAMESPACE)
 }
 
-pub(crate) fn fleets(client: Client) -> Api<BottlerocketFleet> {
-    Api::namespaced(client, NAMESPACE)
+/// Somebody does what makes this fault, or what takes it back; nothing, if it is none of theirs. `host`: that of the fault's
+/// node.
+pub(crate) async fn does(
+    client: Client,
+    host: Option<Host>,
+    fault: Fault,
+    make: bool,
+) -> Result<()> {
+    let (nodes, pods) = (
+        Api::<Node>::all(client.clone()),
+        Api::<Pod>::namespaced(client.clone(), SHOP),
+    );
+    let shadow = |node| names::shadow_name(&node_name(node));
+    match fault {
+        Fault::Limit { limit } => limit_to(client, limit).await,
+        Fault::Refused { .. } => refuse(client, make).await,
+        Fault::Leave { node, .. } if make => delete(&nodes, &node_name(node)).await,
+        Fault::Leave { node, .. } => {
+            add_node(client, node, host.context("there is no such host")?).await
+        }
+        Fault::Unlabel { node, .. } => {
+            let label =
+                json!({UPDATER_INTERFACE_LABEL: (!make).then_some(UPDATER_INTERFACE_VERSION)});
+            merge(
+                &nodes,
+                &node_name(node),
+                json!({"metadata": {"labels": label}}),
+            )
+            .await
+        }
+        // The API server stores a spec, and the reconciler overwrites it.
+        Fault::Edit { node, patch } if patch.get("spec").is_some() => {
+            merge(&shadows(client), &shadow(node), patch).await
+        }
+        Fault::Edit { node, patch } => {
+            let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+            let (shadows, name) = (shadows(client), shadow(node));
+            let written = shadows.patch_status(&name, &params, &patch).await;
+            Ok(written.map(drop)?)
+        }
+        Fault::DeleteShadow { node } => delete(&shadows(client), &shadow(node)).await,
+        Fault::DeleteFleet => {
+            let fleets = Api::<BottlerocketFleet>::namespaced(client, NAMESPACE);
+            delete(&fleets, FLEET).await
+        }
+        Fault::Cordon { node, .. } if make => cordon(&nodes, node).await,
+        Fault::Cordon { node, .. } => {
+            let now = nodes.get(&node_name(node)).await?;
+            if now.annotations().contains_key(BY_HAND) {
+                uncordon(&nodes, node).await?;
+            }
+            Ok(())
+        }
+        Fault::Uncordon { node } => uncordon(&nodes, node).await,
+        Fault::CloseBudget { workload, .. } => {
+            let budgets = Api::<PodDisruptionBudget>::namespaced(client, SHOP);
+            let allowed = if make { json!(0) } else { json!(OPEN) };
+            merge(
+                &budgets,
+                &workload,
+                json!({"spec": {"maxUnavailable": allowed}}),
+            )
+            .await
+        }
+        Fault::BadRollOut { workload, .. } => roll_out(client, &workload, make).await,
+        Fault::StuckPod { node, .. } if make => stick_pod(&pods, node).await,
+        Fault::StuckPod { node, .. } => {
+            let name = stuck_name(node);
+            if pods.get_metadata_opt(&name).await?.is_some() {
+                merge(&pods, &name, json!({"metadata": {"finalizers": null}})).await?;
+            }
+            remove(&pods, &name, &DeleteParams::default().grace_period(0)).await
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Changes an object, but for its status.
-pub(crate) async fn merge<K>(objects: &Api<K>, name: &str, patch: Json) -> Result<()>
+async fn merge<K>(objects: &Api<K>, name: &str, patch: Json) -> Result<()>
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    objects
-        .patch(name, &PatchParams::default(), &Patch::Merge(patch))
-        .await?;
-    Ok(())
-}
-
-pub(crate) async fn patch_node(client: &Client, node: usize, patch: Json) -> Result<()> {
-    merge(&Api::<Node>::all(client.clone()), &node_name(node), patch).await
-}
-
-/// Cordons a node that is not cordoned.
-pub(crate) async fn cordon(client: Client, node: usize) -> Result<()> {
-    let nodes = Api::<Node>::all(client.clone());
-    let now = nodes.get(&node_name(node)).await?;
-    if now.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true) {
-        return Ok(());
-    }
-    let (uid, version) = (now.uid(), now.resource_version());
-    let patch = json!({
-        "metadata": {"uid": uid, "resourceVersion": version, "annotations": {BY_HAND: "true"}},
-        "spec": {"unschedulable": true},
-    });
-    patch_node(&client, node, patch).await
-}
-
-/// Uncordons a node, no matter who cordoned it.
-pub(crate) async fn uncordon(client: Client, node: usize) -> Result<()> {
-    let patch =
-        json!({"metadata": {"annotations": {BY_HAND: null}}, "spec": {"unschedulable": null}});
-    patch_node(&client, node, patch).await
-}
-
-/// Uncordons a node that a person has cordoned.
-pub(crate) async fn uncordon_own(client: Client, node: usize) -> Result<()> {
-    let now = Api::<Node>::all(client.clone())
-        .get(&node_name(node))
-        .await?;
-    if now.annotations().contains_key(BY_HAND) {
-        uncordon(client, node).await
-    } else {
-        Ok(())
-    }
-}
-
-/// As `kubectl drain`, once over, and for the pods of daemons, too.
-pub(crate) async fn drain(client: Client, node: usize) -> Result<()> {
-    cordon(client.clone(), node).await?;
-    let on_node = ListParams::default().fields(&format!("spec.nodeName={}", node_name(node)));
-    let pods = Api::<Pod>::namespaced(client, SHOP);
-    for pod in pods.list_metadata(&on_node).await? {
-        // Its budget may be against it.
-        let _ = pods.evict(&pod.name_any(), &EvictParams::default()).await;
-    }
-    Ok(())
-}
-
-/// Resumes the versions that are halted.
-pub(crate) async fn resume_versions(client: Client) -> Result<()> {
-    let fleets = fleets(client);
-    let versions = fleets.get(FLEET).await?.status.unwrap_or_default().versions;
-    let halts = versions
-        .into_iter()
-        .filter(|record| record.halted_at.is_some())
-        .map(|it| json!({"version": it.version, "variant": it.variant, "haltedAt": it.halted_at}));
-    let halts: Vec<Json> = halts.collect();
-    merge(&fleets, FLEET, json!({"spec": {"resumedVersions": halts}})).await
-}
-
-pub(crate) async fn edit_status(client: Client, node: usize, status: Json) -> Result<()> {
-    let patch = Patch::Merge(json!({"status": status}));
-    shadows(client)
-        .patch_status(&shadow_name(node), &PatchParams::default(), &patch)
-        .await?;
+    let patch = Patch::Merge(patch);
+    objects.patch(name, &PatchParams::default(), &patch).await?;
     Ok(())
 }
 
 /// Deletes an object that is there.
-pub(crate) async fn delete<K: Clone + DeserializeOwned + Debug>(
-    objects: &Api<K>,
-    name: &str,
-) -> Result<()> {
-    Ok(objects
-        .delete(name, &DeleteParams::default())
-        .await
-        .map(drop)?)
+async fn delete<K: Clone + DeserializeOwned + Debug>(objects: &Api<K>, name: &str) -> Result<()> {
+    let deleted = objects.delete(name, &DeleteParams::default()).await;
+    Ok(deleted.map(drop)?)
 }
 
 /// Deletes an object, whenever the API server takes that.
@@ -146,17 +144,15 @@ pub(crate) async fn until_gone<K: Clone + DeserializeOwned + Debug>(
     objects: &Api<K>,
     name: &str,
 ) -> Result<()> {
-    while remove(objects, name, &DeleteParams::default())
-        .await
-        .is_err()
-    {
+    let how = DeleteParams::default();
+    while remove(objects, name, &how).await.is_err() {
         sleep(RETRY).await;
     }
     Ok(())
 }
 
 /// Deletes an object, unless it is not there.
-pub(crate) async fn remove<K>(objects: &Api<K>, name: &str, how: &DeleteParams) -> Result<()>
+async fn remove<K>(objects: &Api<K>, name: &str, how: &DeleteParams) -> Result<()>
 where
     K: Clone + DeserializeOwned + Debug,
 {
@@ -166,89 +162,25 @@ where
     }
 }
 
-/// Makes an object, unless it is there.
-pub(crate) async fn make<K>(objects: &Api<K>, object: Json) -> Result<()>
-where
-    K: Clone + DeserializeOwned + Serialize + Debug,
-{
-    match objects
-        .create(&PostParams::default(), &serde_json::from_value(object)?)
-        .await
-    {
-        Err(kube::Error::Api(error)) if error.code == 409 => Ok(()),
-        made => Ok(made.map(drop)?),
-    }
-}
-
-/// Writes a marker that nobody can read on a Node without one; or takes it away.
-pub(crate) async fn break_marker(client: Client, node: usize, broken: bool) -> Result<()> {
-    let now = Api::<Node>::all(client.clone())
-        .get(&node_name(node))
-        .await?;
-    let marker = now.annotations().get(MARKER_ANNOTATION);
-    if marker.map(String::as_str) != (!broken).then_some(BROKEN) {
-        ensure!(!broken, "the Node is being updated");
+/// Cordons a node that is not cordoned.
+async fn cordon(nodes: &Api<Node>, node: usize) -> Result<()> {
+    let now = nodes.get(&node_name(node)).await?;
+    if now.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true) {
         return Ok(());
     }
-    let patch = json!({"metadata": {
-        "uid": now.uid(), "resourceVersion": now.resource_version(),
-        "annotations": {MARKER_ANNOTATION: broken.then_some(BROKEN)},
-    }});
-    patch_node(&client, node, patch).await
-}
-
-pub(crate) async fn remove_node(client: Client, node: usize) -> Result<()> {
-    delete(&Api::<Node>::all(client), &node_name(node)).await
-}
-
-/// Deletes a Node once its update is over, and it is being watched or runs the last of its attempts; an autoscaler sees it
-/// empty. It fails if that does not happen soon.
-pub(crate) async fn remove_when_updated(client: Client, node: usize) -> Result<()> {
-    let shadows = shadows(client.clone());
-    let soon = timeout(UPDATED_WITHIN, async {
-        loop {
-            let shadow = shadows.get_opt(&shadow_name(node)).await;
-            let state = shadow.ok().flatten().map(|shadow| shadow.spec.state);
-            if state == Some(State::MonitoringUpdate) {
-                return;
-            }
-            sleep(RETRY / 5).await;
-        }
+    let (uid, version) = (now.uid(), now.resource_version());
+    let patch = json!({
+        "metadata": {"uid": uid, "resourceVersion": version, "annotations": {BY_HAND: "true"}},
+        "spec": {"unschedulable": true},
     });
-    soon.await.context("no update of the node ended")?;
-    remove_node(client, node).await
+    merge(nodes, &node_name(node), patch).await
 }
 
-/// What a leader whose clock is an hour ahead leaves behind: the times of a node's step and failure, and those of the ledger.
-pub(crate) async fn set_times_ahead(client: Client, node: usize) -> Result<()> {
-    let ahead = (Timestamp::now() + SignedDuration::from_hours(1)).to_string();
-    let shadows = shadows(client.clone());
-    let shadow = shadows.get(&shadow_name(node)).await?;
-    let mut spec = json!({"state_transition_timestamp": ahead});
-    if shadow.spec.last_failure.is_some() {
-        spec["last_failure"] = json!({"at": ahead});
-    }
-    merge(
-        &shadows,
-        &shadow_name(node),
-        json!({"metadata": {"uid": shadow.uid()}, "spec": spec}),
-    )
-    .await?;
-    let fleets = fleets(client);
-    let fleet = fleets.get(FLEET).await?;
-    let status = fleet.status.clone().unwrap_or_default();
-    let slots: BTreeMap<&String, Json> = status
-        .slots
-        .keys()
-        .map(|shadow| (shadow, json!({"since": ahead})))
-        .collect();
-    // Of the ledger as it was read: a slot that was given back meanwhile must not come back.
-    let metadata = json!({"resourceVersion": fleet.metadata.resource_version});
-    let patch = Patch::Merge(json!({"metadata": metadata, "status": {"slots": slots}}));
-    fleets
-        .patch_status(FLEET, &PatchParams::default(), &patch)
-        .await?;
-    Ok(())
+/// Uncordons a node, no matter who cordoned it.
+async fn uncordon(nodes: &Api<Node>, node: usize) -> Result<()> {
+    let patch =
+        json!({"metadata": {"annotations": {BY_HAND: null}}, "spec": {"unschedulable": null}});
+    merge(nodes, &node_name(node), patch).await
 }
 
 /// Makes a Node that is not there, and tries for half a minute; its host boots.
@@ -275,30 +207,85 @@ pub(crate) async fn add_node(client: Client, node: usize, host: Host) -> Result<
     made.context("the Node is not made")
 }
 
-/// As `kubectl set env deployment/brupop-reconciler MAX_CONCURRENT_UPDATE=…`, or the same of `daemonset/brupop-agent`.
-pub(crate) async fn configure(
-    client: Client,
-    component: String,
-    setting: String,
-    value: String,
-) -> Result<()> {
-    let container = json!({"name": component, "env": [{"name": setting, "value": value}]});
+/// As `kubectl set env deployment/brupop-reconciler MAX_CONCURRENT_UPDATE=…`.
+pub(crate) async fn limit_to(client: Client, limit: usize) -> Result<()> {
+    let set = json!({"name": "MAX_CONCURRENT_UPDATE", "value": limit.to_string()});
+    let container = json!({"name": "reconciler", "env": [set]});
     let patch =
         Patch::Strategic(json!({"spec": {"template": {"spec": {"containers": [container]}}}}));
-    let (name, params) = (format!("brupop-{component}"), PatchParams::default());
-    if component == "agent" {
-        Api::<DaemonSet>::namespaced(client, NAMESPACE)
-            .patch(&name, &params, &patch)
-            .await?;
+    Api::<Deployment>::namespaced(client, NAMESPACE)
+        .patch("brupop-reconciler", &PatchParams::default(), &patch)
+        .await?;
+    Ok(())
+}
+
+/// Gives a workload a version whose pods no node takes, or the usual one.
+async fn roll_out(client: Client, workload: &str, bad: bool) -> Result<()> {
+    let selector = json!({ZONE_LABEL: bad.then_some("nowhere")});
+    let template = json!({"spec": {"template": {"spec": {"nodeSelector": selector}}}});
+    if workload == "db" {
+        let stateful_sets = Api::<StatefulSet>::namespaced(client.clone(), SHOP);
+        merge(&stateful_sets, workload, template).await?;
     } else {
-        Api::<Deployment>::namespaced(client, NAMESPACE)
-            .patch(&name, &params, &patch)
-            .await?;
+        let deployments = Api::<Deployment>::namespaced(client.clone(), SHOP);
+        merge(&deployments, workload, template).await?;
+    }
+    if !bad {
+        // A StatefulSet waits for its broken pod for ever; a person has to delete it.
+        let pods = Api::<Pod>::namespaced(client, SHOP);
+        let pending = ListParams::default()
+            .labels(&format!("app={workload}"))
+            .fields("status.phase=Pending");
+        for pod in pods.list_metadata(&pending).await? {
+            remove(&pods, &pod.name_any(), &DeleteParams::default()).await?;
+        }
     }
     Ok(())
 }
 
-/// Returns why something failed, on one line: what the API server said, without kube's second telling of it.
+/// Makes a pod on this node that is being deleted, and stays.
+async fn stick_pod(pods: &Api<Pod>, node: usize) -> Result<()> {
+    let name = stuck_name(node);
+    let mut pod =
+        json!({"metadata": {"name": name, "finalizers": [FINALIZER]}, "spec": pod_spec("c")});
+    pod["spec"]["nodeName"] = json!(node_name(node));
+    let (params, pod) = (PostParams::default(), from_value(pod)?);
+    pods.create(&params, &pod).await?;
+    let soon = DeleteParams::default().grace_period(1);
+    Ok(pods.delete(&name, &soon).await.map(drop)?)
+}
+
+fn stuck_name(node: usize) -> String {
+    format!("stuck-{node}")
+}
+
+/// A tenant's webhook is to be asked about what our programs write, and is not there; or no longer.
+async fn refuse(client: Client, refused: bool) -> Result<()> {
+    let hooks = Api::<ValidatingWebhookConfiguration>::all(client);
+    if !refused {
+        return remove(&hooks, REFUSED, &DeleteParams::default()).await;
+    }
+    let ours = format!("request.userInfo.groups.exists(group, group == '{OURS}')");
+    let hook = json!({
+        "metadata": {"name": REFUSED},
+        "webhooks": [{
+            "name": "refuses.example.org",
+            // Nothing listens there.
+            "clientConfig": {"url": "https://localhost:1/"},
+            "rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}],
+            "matchConditions": [{"name": "ours", "expression": ours}],
+            "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail",
+            "timeoutSeconds": 2,
+        }],
+    });
+    let (params, hook) = (PostParams::default(), from_value(hook)?);
+    match hooks.create(&params, &hook).await {
+        Err(kube::Error::Api(error)) if error.code == 409 => Ok(()),
+        made => Ok(made.map(drop)?),
+    }
+}
+
+/// Why something failed, on one line: what the API server said, without kube's second telling of it.
 pub(crate) fn why(error: &anyhow::Error) -> String {
     match error.downcast_ref() {
         Some(kube::Error::Api(status)) => status.to_string(),

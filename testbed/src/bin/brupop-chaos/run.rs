@@ -10,7 +10,7 @@ use brupop_testbed::host::{Ended, Host};
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::apply::{Maker, go_on};
+use crate::apply::Maker;
 use crate::checker::Violation;
 use crate::checker::processes::logs;
 use crate::checker::rest::restless;
@@ -19,7 +19,7 @@ use crate::people::{self, node_name};
 use crate::schedule::LAST;
 use crate::watch::Watch;
 use crate::world::NODES;
-use crate::{asked, impostor, pools, world};
+use crate::{impostor, world};
 
 /// The rule by which the test bed itself fails.
 pub(crate) const TEST_BED: &str = "test bed";
@@ -43,7 +43,7 @@ const QUIET: Duration = Duration::from_secs(15);
 pub(crate) async fn run(plan: &Plan, keep: &Path) -> Result<Vec<Violation>> {
     let mut fleet = world::start(&plan.settings).await?;
     let mut watch = Watch::of(&fleet);
-    let mut maker = Maker::new();
+    let mut maker = Maker::default();
     let failed = |error: anyhow::Error| vec![Violation::new(TEST_BED, format!("{error:#}"))];
     let rests = go_through(&mut fleet, &mut watch, &mut maker, plan).await;
     watch
@@ -168,13 +168,7 @@ fn say(began: Instant, fault: &Fault, what: &str, error: Option<&anyhow::Error>)
 /// No fault any more, and people have gone home; then there is one more release.
 async fn calm(fleet: &mut Fleet, maker: &mut Maker, plan: &Plan) -> Result<()> {
     println!("-- no more faults; the last release is {LAST}");
-    maker.raise_plane(fleet)?;
-    if let Some(gateways) = &fleet.gateways {
-        gateways.clear();
-    }
-    fleet.control_plane.reach_services(true);
-    maker.hosts.heal(fleet);
-    go_on(fleet);
+    maker.heal(fleet)?;
     maker.until_people_are_done().await;
     let began = Instant::now();
     loop {
@@ -196,22 +190,15 @@ async fn calm(fleet: &mut Fleet, maker: &mut Maker, plan: &Plan) -> Result<()> {
     fleet.publish(LAST)
 }
 
-/// What people have done is undone, for it may not have been, and a restored etcd may have it again. A Node that was made
-/// again has lost the label of its pool.
+/// What people have done is undone, for it may not have been, and a restored etcd may have it again.
 async fn tidy_up(fleet: &Fleet, plan: &Plan) -> Result<()> {
     for (node, host) in fleet.hosts.iter().cloned().enumerate() {
         people::add_node(fleet.client(), node, host).await?;
-        pools::label(fleet.client(), node, pools::tier(node).to_owned()).await?;
     }
-    let lasting = plan
-        .steps
-        .iter()
-        .map(|step| &step.fault)
-        .filter(|fault| fault.lasts().is_some());
-    let once: BTreeMap<String, &Fault> = lasting.map(|fault| (fault.subject(), fault)).collect();
-    for fault in once.into_values() {
+    let faults = plan.steps.iter().map(|step| &step.fault);
+    for fault in faults.filter(|fault| fault.lasts().is_some()) {
         let host = fault.node().and_then(|node| fleet.hosts.get(node)).cloned();
-        asked::does(fleet.client(), host, fault.clone(), false).await?;
+        people::does(fleet.client(), host, fault.clone(), false).await?;
     }
     Ok(())
 }

@@ -10,7 +10,6 @@ use brupop_testbed::revisions::{News, Revision, Revisions};
 
 use crate::checker::audit::Audited;
 use crate::checker::objects::Objects;
-use crate::checker::processes::memory;
 use crate::checker::{Found, Violation, hosts};
 use crate::people::node_name;
 use crate::world::is_checked;
@@ -58,7 +57,7 @@ impl Watch {
     pub(crate) fn look(&mut self, fleet: &Fleet) -> Result<()> {
         while let Some((read, news)) = self.revisions.take() {
             let now = read.duration_since(self.began);
-            self.objects.pools.now = now;
+            self.objects.now = now;
             match news {
                 News::Revision(revision) => {
                     if let Some((_, since)) = &mut self.kept {
@@ -71,7 +70,7 @@ impl Watch {
         }
         self.looks += 1;
         if self.looks.is_multiple_of(FILES) {
-            self.read_files(fleet)?;
+            self.read_files()?;
         }
         if self.looks.is_multiple_of(HOSTS) {
             self.found.add(hosts::check(&self.boots, &self.objects));
@@ -90,7 +89,7 @@ impl Watch {
             .into_iter()
             .filter(|(_, revision)| revision.number <= to)
         {
-            then.pools.now = at;
+            then.now = at;
             // What it violates was found when it came.
             drop(then.take(revision));
         }
@@ -98,25 +97,24 @@ impl Watch {
             "   etcd was restored to revision {to}, the last was {}",
             self.objects.last
         );
-        then.pools.now = now;
+        then.now = now;
         self.objects.go_back(then);
         Ok(())
     }
 
-    fn read_files(&mut self, fleet: &Fleet) -> Result<()> {
+    fn read_files(&mut self) -> Result<()> {
         // Lines of the last time: the writer of a revision may be logged after somebody who was answered with it.
         self.found.add(self.audited.compare(&self.objects));
         for event in self.audit.read_whole_lines()? {
             self.found.add(self.audited.take(&event));
         }
-        self.found.add(memory(&fleet.kubelets.processes()));
         Ok(())
     }
 
     /// Everything is at rest, and nothing more will come.
     pub(crate) fn conclude(&mut self, fleet: &Fleet) -> Result<()> {
         self.look(fleet)?;
-        self.read_files(fleet)?;
+        self.read_files()?;
         self.found.add(self.audited.compare(&self.objects));
         self.found.add(hosts::check(&boots(fleet), &self.objects));
         if self.audited.is_blind() || self.objects.grants.is_empty() {

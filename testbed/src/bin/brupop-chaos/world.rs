@@ -11,7 +11,6 @@ use serde_json::{Value as Json, json};
 use crate::SHOP;
 use crate::fault::Settings;
 use crate::people;
-use crate::pools;
 
 /// Number of nodes that there are.
 pub(crate) const NODES: usize = 20;
@@ -82,20 +81,9 @@ pub(crate) async fn start(settings: &Settings) -> Result<Fleet> {
     let [unproven, proven] = settings.failures;
     let threshold = json!({"unproven": unproven, "proven": proven});
     fleet.change(json!({"failureThreshold": threshold})).await?;
-    let [component, setting] = ["reconciler", "MAX_CONCURRENT_UPDATE"].map(str::to_owned);
-    people::configure(
-        fleet.client(),
-        component,
-        setting,
-        settings.limit.to_string(),
-    )
-    .await?;
-    if settings.pools {
-        println!("-- three pools, of which one comes after another");
-        pools::make(&fleet).await?;
-    }
+    people::limit_to(fleet.client(), settings.limit).await?;
     println!(
-        "-- workloads: four with budgets, one without, a daemon, one that comes back wherever it is evicted"
+        "-- workloads: three with budgets, one without, a daemon, one that comes back wherever it is evicted"
     );
     fleet.apply(&workloads()).await?;
     fleet.until_rolled_out(SHOP, "cart").await?;
@@ -105,71 +93,55 @@ pub(crate) async fn start(settings: &Settings) -> Result<Fleet> {
     Ok(fleet)
 }
 
-fn workloads() -> [Json; 12] {
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SHOP}});
-    [
-        namespace,
-        workload(
-            "apps/v1",
-            "Deployment",
-            "cart",
-            &json!({"replicas": 16}),
-            &json!({}),
-        ),
-        budget("cart"),
-        workload(
-            "apps/v1",
-            "Deployment",
-            "web",
-            &json!({"replicas": 10}),
-            &json!({}),
-        ),
-        budget("web"),
-        workload(
-            "apps/v1",
-            "StatefulSet",
-            "db",
-            &json!({"replicas": 3, "serviceName": "db"}),
-            &json!({}),
-        ),
-        budget("db"),
-        workload(
-            "apps/v1",
-            "Deployment",
-            "queue",
-            &json!({"replicas": 4}),
-            &json!({}),
-        ),
-        budget("queue"),
-        workload(
-            "apps/v1",
-            "Deployment",
-            "cache",
-            &json!({"replicas": 5}),
-            &json!({}),
-        ),
-        workload("apps/v1", "DaemonSet", "logs", &json!({}), &json!({})),
-        workload(
-            "apps/v1",
-            "Deployment",
-            "sticky",
-            &json!({"replicas": 1}),
-            &json!({"tolerations": [{"operator": "Exists"}]}),
-        ),
-    ]
-}
+/// Kind, name and replicas.
+const WORKLOADS: [(&str, &str, usize); 6] = [
+    ("Deployment", "cart", 16),
+    ("Deployment", "web", 10),
+    ("StatefulSet", "db", 3),
+    ("DaemonSet", "logs", 0),
+    ("Deployment", "cache", 5),
+    ("Deployment", "sticky", 1),
+];
+/// Those with a budget.
+pub(crate) const BUDGETED: [&str; 3] = ["cart", "web", "db"];
+/// `maxUnavailable` of a budget that is open.
+pub(crate) const OPEN: &str = "25%";
 
-fn workload(api_version: &str, kind: &str, name: &str, more: &Json, of_pods: &Json) -> Json {
-    let labels = json!({"app": name});
-    let mut pod = pod_spec(name);
-    let mut object = json!({
-        "apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": SHOP},
-        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}}},
-    });
-    json_patch::merge(&mut pod, of_pods);
-    json_patch::merge(&mut object["spec"], more);
-    object["spec"]["template"]["spec"] = pod;
-    object
+fn workloads() -> Vec<Json> {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SHOP}});
+    let budget = |name| {
+        json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": name, "namespace": SHOP},
+            "spec": {"selector": {"matchLabels": {"app": name}}, "maxUnavailable": OPEN},
+        })
+    };
+    let workload = |(kind, name, replicas)| {
+        let labels = json!({"app": name});
+        let mut pod = pod_spec(name);
+        // It comes back wherever it is evicted.
+        if name == "sticky" {
+            pod["tolerations"] = json!([{"operator": "Exists"}]);
+        }
+        let mut object = json!({
+            "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name, "namespace": SHOP},
+            "spec": {
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": pod},
+            },
+        });
+        match kind {
+            "StatefulSet" => {
+                object["spec"]["serviceName"] = json!(name);
+                object["spec"]["replicas"] = json!(replicas);
+            }
+            "Deployment" => object["spec"]["replicas"] = json!(replicas),
+            _ => {}
+        }
+        object
+    };
+    let objects = [namespace].into_iter().chain(BUDGETED.map(budget));
+    objects.chain(WORKLOADS.map(workload)).collect()
 }
 
 /// The spec of a pod that has the secret and ends at once.
@@ -180,27 +152,7 @@ pub(crate) fn pod_spec(container: &str) -> Json {
     })
 }
 
-fn budget(name: &str) -> Json {
-    let mut object = json!({
-        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-        "metadata": {"name": name, "namespace": SHOP},
-        "spec": {"selector": {"matchLabels": {"app": name}}},
-    });
-    json_patch::merge(&mut object["spec"], &open_budget(name));
-    object
-}
-
-/// Returns what the spec of a workload's budget says when it is open, as a merge patch.
-pub(crate) fn open_budget(name: &str) -> Json {
-    match name {
-        "cart" => json!({"maxUnavailable": "25%", "minAvailable": null}),
-        "queue" => json!({"minAvailable": 3, "maxUnavailable": null}),
-        "web" => json!({"minAvailable": "70%", "maxUnavailable": null}),
-        _ => json!({"maxUnavailable": 1, "minAvailable": null}),
-    }
-}
-
-/// Whether this is the key in etcd of an object that the checker reads.
+/// Is this the key in etcd of an object that the checker looks at?
 pub(crate) fn is_checked(key: &str) -> bool {
     let Some(rest) = key.strip_prefix("/registry/") else {
         return false;

@@ -8,17 +8,11 @@ use jiff::Timestamp;
 use super::Violation;
 use super::json::{shadow_of, text};
 use super::objects::Objects;
-use super::tested::untested;
 use super::writes::Writes;
 
 const AGENT: &str = "system:serviceaccount:brupop-bottlerocket-aws:brupop-agent";
 const RECONCILER: &str = "system:serviceaccount:brupop-bottlerocket-aws:brupop-reconciler";
 const NODE_OF_TOKEN: &str = "authentication.kubernetes.io/node-name";
-
-/// The rule of a policy that keeps the reconciler from Nodes which people have not opted in.
-const OPTED_OUT: &str = "reconciler-node-opted-in: ";
-/// This many of its denials in a row are no accident.
-const DENIALS_IN_A_ROW: u32 = 3;
 
 /// What was read so far.
 #[derive(Debug, Default)]
@@ -28,8 +22,6 @@ pub(crate) struct Audited {
     by_reconciler: BTreeSet<u64>,
     /// Revisions that agents wrote, and who.
     by_agents: BTreeMap<u64, String>,
-    /// How often each Node was refused to the reconciler because it is not opted in, since a write of it was stored.
-    denied: BTreeMap<String, u32>,
     /// The latest revision that any answer had named by then.
     named: BTreeMap<Timestamp, u64>,
 }
@@ -55,17 +47,7 @@ impl Audited {
             program.to_owned()
         };
         let mut found: Vec<Violation> = self.writes.count(&by, event).into_iter().collect();
-        if event.is_dry_run() {
-            return found;
-        }
-        let is_stored = event.code() / 100 == 2;
-        // What it asks for matters, also if a policy stands behind it. Of a request that had no share of the API server, the
-        // log has no body, because nobody has read it.
-        if program == "reconciler" && (is_stored || event.request_object.is_some()) {
-            found.extend(untested(event));
-            found.extend(self.refused(event));
-        }
-        if !is_stored {
+        if event.is_dry_run() || event.code() / 100 != 2 {
             return found;
         }
         let answer = event.response_object.as_ref();
@@ -115,29 +97,6 @@ impl Audited {
             )
         });
         odd.chain(beyond).collect()
-    }
-
-    /// A policy of ours refuses what our own reconciler asks for. A Node may lose its label just before it is written; that
-    /// does not happen to it again and again.
-    fn refused(&mut self, event: &Event) -> Option<Violation> {
-        let message = event.message();
-        let by_policy = message.contains("ValidatingAdmissionPolicy 'brupop-");
-        let object = &event.object;
-        if message.contains(OPTED_OUT) {
-            let denied = self.denied.entry(object.name.clone()).or_default();
-            *denied += 1;
-            if *denied < DENIALS_IN_A_ROW {
-                return None;
-            }
-        } else if event.code() / 100 == 2 && object.resource == "nodes" {
-            self.denied.remove(&object.name);
-        }
-        by_policy.then(|| {
-            Violation::new(
-                "refused",
-                format!("{} {}: {message}", event.verb, event.request_uri),
-            )
-        })
     }
 
     /// Nothing was read of programs that have certainly written: then no rule can have found anything.
@@ -251,59 +210,6 @@ mod tests {
         assert!(audited.is_blind());
         audited.take(&answered(AGENT, 3, "9"));
         assert!(!audited.is_blind());
-    }
-
-    #[test]
-    fn what_nobody_has_read_is_held_against_nobody() {
-        let patch = |code: u16, object: Option<Json>| {
-            let patch = event(RECONCILER, "nodes", "", "n", &Json::Null);
-            let status = serde_json::from_value(json!({"code": code})).unwrap();
-            rules(&Event {
-                response_status: Some(status),
-                request_object: object,
-                ..patch
-            })
-        };
-        assert_eq!(patch(429, None), [""; 0]);
-        assert_eq!(patch(200, None), ["tests"]);
-        assert_eq!(
-            patch(429, Some(json!({"spec": {"unschedulable": null}}))),
-            ["tests"]
-        );
-    }
-
-    #[test]
-    fn a_node_may_lose_its_label_before_it_is_written() {
-        let mut audited = Audited::default();
-        let mut write = |(code, message): (u16, &str)| {
-            let status = serde_json::from_value(json!({"code": code, "message": message})).unwrap();
-            let patch = event(RECONCILER, "nodes", "", "n", &json!([]));
-            let found = audited.take(&Event {
-                response_status: Some(status),
-                ..patch
-            });
-            found
-                .iter()
-                .map(|violation| violation.rule)
-                .collect::<Vec<_>>()
-        };
-        let policy =
-            "ValidatingAdmissionPolicy 'brupop-reconciler' with binding 'brupop-reconciler'";
-        let denied = format!("nodes \"n\" is forbidden: {policy} denied request: {OPTED_OUT}why");
-        let denial = (422, &*denied);
-        assert_eq!(
-            [denial, denial, (200, ""), denial, (500, "no"), denial]
-                .map(&mut write)
-                .concat(),
-            [""; 0]
-        );
-        assert_eq!(write(denial), ["refused"]);
-        let other = denied.replace(OPTED_OUT, "reconciler-node: ");
-        assert_eq!(
-            write((422, &other)),
-            ["refused"],
-            "no other rule may refuse"
-        );
     }
 
     /// A write of the status of a shadow comes in at one second, and is answered with this revision in the next.

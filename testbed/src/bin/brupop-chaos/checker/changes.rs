@@ -3,7 +3,7 @@
 use brupop_testbed::revisions::Revision;
 use serde_json::Value as Json;
 
-use super::json::{MARKER, is_cordoned, is_set, marker, number, shadow_of, text};
+use super::json::{is_cordoned, marker, number, text};
 use super::objects::{Drained, Grant, Objects};
 use super::{Violation, rules};
 
@@ -11,7 +11,7 @@ impl Objects {
     /// Takes a revision, and returns what it violates.
     pub(crate) fn take(&mut self, revision: Revision) -> Vec<Violation> {
         let found = self.change(revision);
-        if self.pools.now < self.uncertain_until {
+        if self.now < self.uncertain_until {
             vec![]
         } else {
             found
@@ -46,24 +46,19 @@ impl Objects {
             [_, "bottlerocketshadows", _, name] => {
                 self.shadow(name, revision.number, revision.object)
             }
-            [_, "bottlerocketpools", _, name] => {
-                self.pools.pool(name, revision.object.as_ref());
-                vec![]
-            }
             [_, "bottlerocketfleets", _, "fleet"] => self.fleet(revision.number, revision.object),
             _ => vec![],
         }
     }
 
     fn node(&mut self, name: &str, revision: u64, after: Option<Json>) -> Vec<Violation> {
-        self.pools.node(name, after.as_ref());
         let Some(after) = after else {
             self.nodes.remove(name);
             return vec![];
         };
         let state = self.nodes.entry(name.to_owned()).or_default();
         if state.object.is_null() {
-            state.made = self.pools.now;
+            state.made = self.now;
         }
         let (was, is) = (marker(&state.object), marker(&after));
         if was != is || is_cordoned(&state.object) != is_cordoned(&after) {
@@ -71,10 +66,10 @@ impl Objects {
         }
         let (had, has) = (is_cordoned(&state.object), is_cordoned(&after));
         if had && !has {
-            state.uncordoned = Some(self.pools.now);
+            state.uncordoned = Some(self.now);
         }
         if is["drain_started_at"] != was["drain_started_at"] {
-            state.drain_began = self.pools.now;
+            state.drain_began = self.now;
         }
         if is != was {
             let attempt = number(&is, "/attempt").unwrap_or(0);
@@ -92,21 +87,10 @@ impl Objects {
         if let Some(how) = rules::odd_cordon(&state.object, &after) {
             self.odd_cordons.insert(revision, format!("{name}: {how}"));
         }
-        // One that a person made unreadable is written again whatever the pools say then.
-        let first = !is_set(&state.object, MARKER) && !is.is_null();
         state.object = after;
         let node = &self.nodes[name].object;
-        let mut found: Vec<_> = rules::marked_without_slot(name, node, &self.ledger)
-            .into_iter()
-            .collect();
-        if first {
-            found.extend(self.pools.marked(
-                node,
-                &is,
-                &self.ledger["status"]["slots"][shadow_of(name)],
-            ));
-        }
-        found
+        let found = rules::marked_without_slot(name, node, &self.ledger);
+        found.into_iter().collect()
     }
 
     fn pod(&mut self, key: &str, revision: u64, after: Option<Json>) {
@@ -117,7 +101,7 @@ impl Objects {
         let state = self.pods.entry(key.to_owned()).or_default();
         let same = text(&state.object, "/metadata/uid") == text(&after, "/metadata/uid");
         if !same || text(&state.object, "/spec/nodeName").is_empty() {
-            (state.bound, state.bound_at) = (revision, self.pools.now);
+            (state.bound, state.bound_at) = (revision, self.now);
         }
         state.object = after;
     }
@@ -165,7 +149,7 @@ impl Objects {
 
     fn fleet(&mut self, revision: u64, after: Option<Json>) -> Vec<Violation> {
         if after.is_none() {
-            self.deleted.push((self.pools.now, self.ledger.clone()));
+            self.deleted.push((self.now, self.ledger.clone()));
         }
         let after = after.unwrap_or_default();
         if after.pointer("/status/slots") != self.ledger.pointer("/status/slots") {

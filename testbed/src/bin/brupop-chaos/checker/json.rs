@@ -3,13 +3,10 @@
 use serde_json::Value as Json;
 
 /// Ours, and named after what they are; written down here once more, so that a change of ours is noticed.
-pub(crate) const MARKER: &str = "/metadata/annotations/brupop.bottlerocket.aws~1marker";
+const MARKER: &str = "/metadata/annotations/brupop.bottlerocket.aws~1marker";
 pub(crate) const COMPONENT: &str = "/metadata/labels/brupop.bottlerocket.aws~1component";
 pub(crate) const EXCLUDED: &str =
     "/metadata/labels/node.kubernetes.io~1exclude-from-external-load-balancers";
-
-pub(crate) const UPDATE_NOW: &str = "/metadata/annotations/brupop.bottlerocket.aws~1update-now";
-pub(crate) const OPTED_IN: &str = "/metadata/labels/bottlerocket.aws~1updater-interface-version";
 
 pub(crate) fn text<'a>(object: &'a Json, pointer: &str) -> &'a str {
     object

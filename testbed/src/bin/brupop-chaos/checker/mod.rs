@@ -1,5 +1,5 @@
 //! What must hold whatever happens, checked from outside: from etcd's revisions, the API server's audit log, the hosts'
-//! own account of their boots, and the logs and memory of our processes. It uses no code that decides anything, and
+//! own account of their boots, and the logs of our processes. It uses no code that decides anything, and
 //! reads objects as plain JSON.
 
 use std::collections::BTreeSet;
@@ -11,11 +11,9 @@ mod changes;
 pub(crate) mod hosts;
 pub(crate) mod json;
 pub(crate) mod objects;
-pub(crate) mod pools;
 pub(crate) mod processes;
 pub(crate) mod rest;
 pub(crate) mod rules;
-mod tested;
 pub(crate) mod writes;
 
 /// A leader that has not seen a change yet may still go by what was before: until its watch tells, or it has lost its Lease.

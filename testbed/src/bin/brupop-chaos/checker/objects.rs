@@ -6,7 +6,6 @@ use std::time::Duration;
 use serde_json::Value as Json;
 
 use super::GRACE;
-use super::pools::Pools;
 
 /// For so long after etcd was restored its clients may go by what is forgotten: until the API server has started, and they
 /// have read everything again.
@@ -66,8 +65,9 @@ pub(crate) struct Objects {
     pub(crate) ledger: Json,
     /// The ledgers that somebody deleted, and when.
     pub(crate) deleted: Vec<(Duration, Json)>,
-    pub(crate) pools: Pools,
-    /// Number of nodes that the leader of this term may update at once, of those in no pool.
+    /// The time since the checker began.
+    pub(crate) now: Duration,
+    /// How many nodes the leader of this term may update at once.
     pub(crate) limit: usize,
     /// By namespace and name.
     pub(crate) pods: BTreeMap<String, PodState>,
@@ -92,7 +92,7 @@ pub(crate) struct Objects {
 impl Objects {
     /// Whether the change is so recent that a leader may not have seen it.
     pub(crate) fn is_recent(&self, at: Duration) -> bool {
-        self.pools.now.saturating_sub(at) <= GRACE
+        self.now.saturating_sub(at) <= GRACE
     }
 
     /// etcd was restored from a snapshot, and the objects are those of `then` again. What hosts have done because of what is
@@ -100,12 +100,11 @@ impl Objects {
     pub(crate) fn go_back(&mut self, then: Self) {
         let forgotten = std::mem::replace(self, then);
         self.history = forgotten.history + 1;
-        self.uncertain_until = self.pools.now + UNCERTAIN;
+        self.uncertain_until = self.now + UNCERTAIN;
         self.limit = self.limit.max(forgotten.limit);
         self.grants.extend(forgotten.grants);
         self.claims.extend(forgotten.claims);
         self.beyond_status.extend(forgotten.beyond_status);
         self.odd_cordons.extend(forgotten.odd_cordons);
-        self.pools.go_back(forgotten.pools);
     }
 }

@@ -1,9 +1,8 @@
-//! What our processes say and need.
+//! What our processes say.
 
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use brupop_testbed::kubelet::PodProcess;
 
 use super::Violation;
 use crate::world::SECRET;
@@ -53,40 +52,6 @@ fn in_line(name: &str, line: &str) -> Option<Violation> {
     ))
 }
 
-/// Those of these processes that have needed more memory than they may.
-pub(crate) fn memory(processes: &[PodProcess]) -> Vec<Violation> {
-    let found = processes.iter().filter_map(|process| {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", process.pid)).ok()?;
-        needs_too_much(&process.component, &process.pod, &status)
-    });
-    found.collect()
-}
-
-/// The process of this pod of a component has this `/proc/<pid>/status`.
-fn needs_too_much(component: &str, pod: &str, status: &str) -> Option<Violation> {
-    let bound = bound(component);
-    let is_more = resident(status).is_some_and(|kib| kib / 1024 > bound);
-    is_more.then(|| Violation::new("memory", format!("{pod} needs more than {bound} MiB")))
-}
-
-/// In MiB; for programs as they are shipped. They are allowed about thrice of what they need with a fleet of this size,
-/// and programs that are not optimized are larger.
-fn bound(component: &str) -> u64 {
-    match component {
-        "agent" => 40,
-        "webhook" => 60,
-        _ => 80,
-    }
-}
-
-/// `VmHWM`, in KiB: the most that it ever was.
-fn resident(status: &str) -> Option<u64> {
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().trim_end_matches(" kB").parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,25 +69,6 @@ mod tests {
             "thread 'main' panicked at agent/src/main.rs:1:1:",
         ] {
             assert!(forbidden(line), "{line:?}");
-        }
-    }
-
-    #[test]
-    fn each_component_has_a_bound_of_memory() {
-        let status = |mib: u64| format!("VmPeak:\t  999999 kB\nVmHWM:\t    {} kB\n", mib * 1024);
-        for component in ["agent", "webhook", "reconciler"] {
-            let bound = bound(component);
-            assert_eq!(
-                needs_too_much(component, "p", &status(bound)),
-                None,
-                "{component}"
-            );
-            let more = needs_too_much(component, "p", &status(bound + 1));
-            assert_eq!(
-                more.map(|violation| violation.rule),
-                Some("memory"),
-                "{component}"
-            );
         }
     }
 }

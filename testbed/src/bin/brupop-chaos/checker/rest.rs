@@ -3,8 +3,8 @@
 use serde_json::Value as Json;
 
 use super::json::{
-    EXCLUDED, OPTED_IN, condition, is_cordoned, is_halted, is_ready, is_set, marker, members,
-    number, shadow_of, text,
+    EXCLUDED, condition, is_cordoned, is_halted, is_ready, is_set, marker, members, number,
+    shadow_of, text,
 };
 use super::objects::Objects;
 
@@ -75,8 +75,9 @@ fn restless_node(
             "its shadow says that it runs {runs}, and its kubelet does not"
         ));
     }
-    let may_stay =
-        || says_why(shadow, node, objects, version) || (for_good && is_held_up(shadow, objects));
+    let may_stay = || {
+        is_held_by_halt(shadow, node, objects, version) || (for_good && is_held_up(shadow, objects))
+    };
     if goal == "Idle" && reached == "Idle" && (runs == version || may_stay()) {
         return None;
     }
@@ -89,32 +90,10 @@ fn restless_node(
     ))
 }
 
-/// Whether the shadow gives a true reason why its node is not updated.
-fn says_why(shadow: &Json, node: &Json, objects: &Objects, version: &str) -> bool {
+/// Does the shadow say that a halt holds its node, and is that so? Nothing else that people say outlasts the faults.
+fn is_held_by_halt(shadow: &Json, node: &Json, objects: &Objects, version: &str) -> bool {
     let said = condition(shadow, "Progressing").unwrap_or(&Json::Null);
-    match text(said, "/reason") {
-        "VersionHalted" => is_halted(&objects.ledger, version, node),
-        "WaitingForPool" => {
-            if text(node, "/metadata/labels/tier") != "web" {
-                return false;
-            }
-            let canaries = objects
-                .nodes
-                .iter()
-                .filter(|(_, state)| text(&state.object, "/metadata/labels/tier") == "canary")
-                .filter(|(_, state)| !is_halted(&objects.ledger, version, &state.object));
-            // A pool without nodes (docs/pools.md, `dependsOn`), or all of whose nodes a halt holds, is never done.
-            let mut versions = canaries
-                .filter_map(|(name, _)| objects.shadows.get(&shadow_of(name)))
-                .map(|shadow| text(shadow, "/status/current_version"))
-                .peekable();
-            versions.peek().is_none() || versions.any(|runs| runs != version)
-        }
-        "FleetPaused" => objects.ledger.pointer("/spec/paused") == Some(&Json::Bool(true)),
-        "NodePaused" => is_set(node, "/metadata/annotations/brupop.bottlerocket.aws~1pause"),
-        "NotLabelled" => !is_set(node, OPTED_IN),
-        _ => false,
-    }
+    text(said, "/reason") == "VersionHalted" && is_halted(&objects.ledger, version, node)
 }
 
 /// Whether the shadow names a budget that allows nothing, or its last drain failed on one. Pods of the test bed may not come
@@ -139,9 +118,9 @@ mod tests {
     use crate::checker::objects::NodeState;
     use serde_json::json;
 
-    fn fleet(goal: &str, runs: &str, reason: &str, paused: bool) -> Objects {
+    fn fleet(goal: &str, runs: &str, reason: &str) -> Objects {
         let node = json!({
-            "metadata": {"labels": {"tier": "web"}},
+            "metadata": {},
             "status": {
                 "conditions": [{"type": "Ready", "status": "True"}],
                 "nodeInfo": {"osImage": format!("Bottlerocket OS {runs} (aws-k8s-1.36)")},
@@ -164,14 +143,14 @@ mod tests {
                 json!({"spec": {"state": goal}, "status": status}),
             )]
             .into(),
-            ledger: json!({"spec": {"paused": paused}}),
+            ledger: json!({}),
             ..Objects::default()
         }
     }
 
     #[test]
     fn slots_are_given_back_and_every_node_has_its_shadow() {
-        let mut objects = fleet("Idle", "2", "NoUpdate", false);
+        let mut objects = fleet("Idle", "2", "NoUpdate");
         assert_eq!(restless(&objects, "2", 1, false), [""; 0]);
         objects.ledger["status"] = json!({"slots": {"brs-n": {}}});
         assert_eq!(restless(&objects, "2", 1, false), ["brs-n has a slot"]);
@@ -181,42 +160,28 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_held_against_what_it_speaks_of() {
-        let halted = |version: &str| json!({"versions": [{"version": version, "variant": "aws-k8s-1.36", "haltedAt": "t"}]});
-        let labels = json!({"labels": {"tier": "web"}});
-        let opted_in = json!({"labels": {"bottlerocket.aws/updater-interface-version": "2.0.0"}});
-        let paused = json!({"annotations": {"brupop.bottlerocket.aws/pause": "true"}});
-        for (reason, metadata, status, is_true) in [
-            ("NodePaused", &labels, json!({}), false),
-            ("NodePaused", &paused, json!({}), true),
-            ("NotLabelled", &opted_in, json!({}), false),
-            ("NotLabelled", &labels, json!({}), true),
-            ("VersionHalted", &labels, halted("1"), false),
-            ("VersionHalted", &labels, halted("2"), true),
+    fn a_halt_holds_nodes_of_its_version() {
+        let halted = |version: &str, variant: &str| json!({"versions": [{"version": version, "variant": variant, "haltedAt": "t"}]});
+        for (reason, status, is_true) in [
+            ("VersionHalted", halted("2", "aws-k8s-1.36"), true),
+            ("VersionHalted", halted("1", "aws-k8s-1.36"), false),
+            ("VersionHalted", halted("2", "other"), false),
+            ("LimitReached", halted("2", "aws-k8s-1.36"), false),
         ] {
-            let mut objects = fleet("Idle", "1", reason, false);
-            objects.ledger["status"] = status;
-            objects.nodes.get_mut("n").unwrap().object["metadata"] = metadata.clone();
-            assert_eq!(
-                restless(&objects, "2", 1, false).is_empty(),
-                is_true,
-                "{reason} {metadata}"
-            );
+            let mut objects = fleet("Idle", "1", reason);
+            objects.ledger["status"] = status.clone();
+            let rests = restless(&objects, "2", 1, false).is_empty();
+            assert_eq!(rests, is_true, "{reason} {status}");
         }
     }
 
     #[test]
     fn a_node_is_updated_or_says_truly_why_not() {
         let rests = |objects: &Objects| restless(objects, "2", 1, false).is_empty();
-        assert!(rests(&fleet("Idle", "2", "NoUpdate", false)));
-        assert!(rests(&fleet("Idle", "1", "FleetPaused", true)));
-        assert!(
-            !rests(&fleet("Idle", "1", "FleetPaused", false)),
-            "that is not true"
-        );
-        assert!(!rests(&fleet("Idle", "1", "LimitReached", false)));
+        assert!(rests(&fleet("Idle", "2", "NoUpdate")));
+        assert!(!rests(&fleet("Idle", "1", "LimitReached")));
         let held_up = |name: &str, allowed: u64| {
-            let mut objects = fleet("Idle", "1", "BudgetAllowsNone", false);
+            let mut objects = fleet("Idle", "1", "BudgetAllowsNone");
             let budget = json!({"status": {"disruptionsAllowed": allowed}});
             objects.budgets.insert(name.to_owned(), budget);
             let shadow = objects.shadows.get_mut("brs-n").unwrap();
@@ -244,30 +209,9 @@ mod tests {
         assert!(!waits_for_good(&failed), "it was no drain");
         failed.shadows.get_mut("brs-n").unwrap()["spec"]["last_failure"] = json!({"reason": "DrainBlocked", "message": "the disruption budget cart needs 2 healthy pods"});
         assert!(waits_for_good(&failed) && !rests(&failed));
-        assert!(!rests(&fleet("MonitoringUpdate", "2", "Monitoring", false)));
-        assert!(
-            rests(&fleet("Idle", "1", "WaitingForPool", false)),
-            "no node of the pool is left"
-        );
-        let canary = |runs: &str, status: Json| {
-            let mut objects = fleet("Idle", "1", "WaitingForPool", false);
-            objects.ledger["status"] = status;
-            let mut first = fleet("Idle", runs, "NoUpdate", false);
-            let (mut node, shadow) = (
-                first.nodes.remove("n").unwrap(),
-                first.shadows.remove("brs-n").unwrap(),
-            );
-            node.object["metadata"]["labels"]["tier"] = json!("canary");
-            objects.nodes.insert("first".to_owned(), node);
-            objects.shadows.insert("brs-first".to_owned(), shadow);
-            let restless = restless(&objects, "2", 2, false);
-            restless
-                .iter()
-                .map(|said| said.split_once(':').unwrap().0.to_owned())
-                .collect::<Vec<_>>()
-        };
+        assert!(!rests(&fleet("MonitoringUpdate", "2", "Monitoring")));
         let changed = |change: fn(&mut Json)| {
-            let mut objects = fleet("Idle", "2", "NoUpdate", false);
+            let mut objects = fleet("Idle", "2", "NoUpdate");
             objects
                 .nodes
                 .values_mut()
@@ -297,30 +241,8 @@ mod tests {
             |node| node["status"]["nodeInfo"]["osImage"] = json!("Bottlerocket OS 1 (a)")
         ));
         assert_eq!(
-            restless(&fleet("Idle", "2", "NoUpdate", false), "2", 2, false),
+            restless(&fleet("Idle", "2", "NoUpdate"), "2", 2, false),
             ["1 nodes are not there"]
-        );
-        assert_eq!(canary("2", json!({})), ["n"], "the pool is done");
-        assert_eq!(
-            canary("1", json!({})),
-            ["first"],
-            "it is not, and its node says nothing that is true"
-        );
-        let halted = |version: &str, variant: &str| json!({"versions": [{"version": version, "variant": variant, "haltedAt": "t"}]});
-        assert_eq!(
-            canary("2", halted("2", "other")),
-            ["n"],
-            "the pool is done, whatever becomes of others"
-        );
-        assert_eq!(
-            canary("2", halted("2", "aws-k8s-1.36")),
-            [""; 0],
-            "the halt holds the pool's nodes"
-        );
-        assert_eq!(
-            canary("2", halted("1", "aws-k8s-1.36")),
-            ["n"],
-            "that is another version"
         );
     }
 }

@@ -23,13 +23,8 @@ pub(crate) fn ledger(after: &Json, objects: &Objects) -> Vec<Violation> {
     if !is_kept(after) || !is_kept(before) {
         return found;
     }
-    // Pools have limits of their own.
-    let of_no_pool = |ledger| {
-        members(ledger, "/status/slots")
-            .filter(|(_, slot)| !is_set(slot, "/pool"))
-            .count()
-    };
-    let (slots, had) = (of_no_pool(after), of_no_pool(before));
+    let count = |ledger| members(ledger, "/status/slots").count();
+    let (slots, had) = (count(after), count(before));
     let taken = || {
         let is_new = |shadow: &str, slot: &Json| {
             before["status"]["slots"]
@@ -39,8 +34,7 @@ pub(crate) fn ledger(after: &Json, objects: &Objects) -> Vec<Violation> {
         members(after, "/status/slots").filter(move |(shadow, slot)| is_new(shadow, slot))
     };
     // One that is given back must not be taken again either, while there are too many.
-    let another_begins =
-        || taken().any(|(shadow, slot)| !is_set(slot, "/pool") && begins(shadow, slot, objects));
+    let another_begins = || taken().any(|(shadow, slot)| begins(shadow, slot, objects));
     if slots > limit && (slots > had || another_begins()) {
         found.push(Violation::new(
             "limit",
@@ -60,16 +54,6 @@ pub(crate) fn ledger(after: &Json, objects: &Objects) -> Vec<Violation> {
         }
     }
     for (shadow, slot) in taken() {
-        let begins = begins(shadow, slot, objects);
-        if begins && is_paused(before) && is_paused(after) {
-            found.push(Violation::new(
-                "pause",
-                format!("{shadow} gets a slot in a paused fleet"),
-            ));
-        }
-        if begins {
-            found.extend(objects.pools.slot(shadow, slot, after));
-        }
         let version = text(slot, "/version");
         let halted = |ledger: &Json| {
             let node = objects.nodes.get(node_of(shadow));
@@ -108,10 +92,6 @@ pub(crate) fn highest_limit<'a>(pods: impl Iterator<Item = &'a Json>) -> usize {
 /// Whether a ledger exists in which a leader has begun its term.
 fn is_kept(ledger: &Json) -> bool {
     is_set(ledger, "/status/term")
-}
-
-fn is_paused(ledger: &Json) -> bool {
-    ledger.pointer("/spec/paused") == Some(&Json::Bool(true))
 }
 
 /// Does an update begin with this new slot? One whose mark is on its Node goes on, in a new ledger or without its shadow.

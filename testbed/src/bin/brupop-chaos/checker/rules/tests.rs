@@ -96,7 +96,7 @@ fn after(seconds: u64, revisions: impl IntoIterator<Item = (&'static str, Json)>
     for (number, (key, object)) in (1..).zip(revisions) {
         assert_eq!(objects.take(put(number, key, object)), []);
     }
-    objects.pools.now = Duration::from_secs(seconds);
+    objects.now = Duration::from_secs(seconds);
     objects
 }
 
@@ -137,7 +137,7 @@ fn an_update_may_begin_with_a_slot_of_a_ledger_that_was_deleted_meanwhile() {
         };
         assert_eq!(objects.take(deleted), []);
         assert_eq!(objects.take(put(4, FLEET, slots(&json!({})).1)), []);
-        objects.pools.now = Duration::from_secs(after_seconds);
+        objects.now = Duration::from_secs(after_seconds);
         rules(&objects.take(put(
             5,
             SHADOW,
@@ -170,17 +170,6 @@ fn each_rule_finds_what_it_is_there_for() {
         (FLEET, ledger_with(&one, &halted)),
     ];
     assert_eq!(violated(halts), ["halt"]);
-    let paused = |slots: &Json| {
-        let mut ledger = ledger_with(slots, &none);
-        ledger["spec"] = json!({"paused": true});
-        (FLEET, ledger)
-    };
-    assert_eq!(
-        violated([slots(&none), paused(&one)]),
-        [""; 0],
-        "it was not paused when it was decided"
-    );
-    assert_eq!(violated([paused(&none), paused(&one)]), ["pause"]);
     let lost = [free(), idle(), slots(&one), slots(&none)];
     assert_eq!(violated(lost.clone()), ["slot"]);
     assert_eq!(
@@ -272,35 +261,13 @@ fn a_halt_holds_the_nodes_of_its_variant() {
         (halted("metal-k8s-1.36"), vec![]),
     ] {
         let ledger = |slots: Json| (FLEET, ledger_with(&slots, &versions));
-        let slot = json!({"brs-n": {"uid": "u", "attempt": 1, "version": "2", "pool": "web"}});
+        let slot = json!({"brs-n": {"uid": "u", "attempt": 1, "version": "2"}});
         let history = [
             ("minions/n", member.clone()),
             ledger(json!({})),
             ledger(slot),
         ];
         assert_eq!(violated(history), expected, "{versions}");
-    }
-}
-
-#[test]
-fn pools_are_asked_when_a_slot_is_taken_and_when_a_node_is_marked() {
-    let mut member = node(None, false);
-    member["metadata"]["name"] = json!("n");
-    member["metadata"]["labels"] = json!({"tier": "web"});
-    let mut marked = member.clone();
-    marked["metadata"]["annotations"] = json!({"brupop.bottlerocket.aws/marker": CORDONED});
-    let slot = json!({"brs-n": {"uid": "u", "attempt": 1, "version": "2", "pool": "web"}});
-    for (paused, expected) in [(false, vec![]), (true, vec!["pool", "pool"])] {
-        let pool = json!({"spec": {"paused": paused, "maxUnavailable": 1}});
-        let before = [
-            ("minions/n", member.clone()),
-            ("g/bottlerocketpools/ns/web", pool),
-            slots(&json!({})),
-        ];
-        let mut objects = after(21, before);
-        let mut found = objects.take(put(4, FLEET, ledger_with(&slot, &json!({}))));
-        found.extend(objects.take(put(5, "minions/n", marked.clone())));
-        assert_eq!(rules(&found), expected);
     }
 }
 
@@ -385,6 +352,6 @@ fn a_restore_forgets_what_came_later() {
         [],
         "a leader may go by what is forgotten"
     );
-    objects.pools.now = Duration::from_secs(30);
+    objects.now = Duration::from_secs(30);
     assert_eq!(rules(&objects.take(lost())), ["slot"]);
 }
