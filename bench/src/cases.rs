@@ -1,9 +1,9 @@
-//! How long it takes to compute a pass, a verdict, and an agent's step, without a cluster.
+//! How long it takes to compute a pass and a verdict, without a cluster.
 
 use std::time::{Duration, Instant};
 
 use brupop_bench_cases::fleet::POOLS;
-use brupop_bench_cases::{CASES, Driver, Part, pass as part_of_pass};
+use brupop_bench_cases::{Driver, pass, verdict};
 use brupop_testbed::median;
 
 use crate::table::Figure;
@@ -13,44 +13,28 @@ const TIMES: usize = 31;
 /// Shortest duration of each, so that the clock is fine enough.
 const LONG_ENOUGH: Duration = Duration::from_millis(1);
 
-/// Measures a pass of the reconciler.
-pub fn pass() -> Vec<Figure> {
+/// Measures a pass of the reconciler, and a verdict of the webhook.
+pub fn measure() -> Vec<Figure> {
     let millis = |pools| {
-        let parts = [Part::Observe, Part::Decide, Part::SayWhy];
-        let times = parts.map(|part| typical(&mut |drive| part_of_pass(part, pools, drive)));
-        times.iter().sum::<Duration>().as_secs_f64() * 1e3
+        let time = typical(&mut |drive| pass(pools, drive));
+        time.as_secs_f64() * 1e3
     };
+    let micros = |is_agent| typical(&mut |drive| verdict(is_agent, drive)).as_secs_f64() * 1e6;
     let what = "a pass over 5,000 nodes: observe, decide, say why";
     vec![
         Figure::new(what, millis(0), "ms").aim(5.0),
         Figure::new(format!("{what}, {POOLS} pools"), millis(POOLS), "ms").aim(5.0),
-    ]
-}
-
-/// Measures what webhook and agent compute.
-pub fn verdict() -> Vec<Figure> {
-    let micros = |case| {
-        let run = CASES
-            .into_iter()
-            .find(|(name, _)| *name == case)
-            .map(|(_, run)| run);
-        run.map_or(f64::NAN, |run| {
-            typical(&mut |drive| run(drive)).as_secs_f64() * 1e6
-        })
-    };
-    vec![
         Figure::new(
             "webhook: a status patch, from bytes to bytes",
-            micros("verdict-report"),
+            micros(true),
             "µs",
         )
         .aim(50.0),
         Figure::new(
             "webhook: a refusal, from bytes to bytes",
-            micros("verdict-refusal"),
+            micros(false),
             "µs",
         ),
-        Figure::new("agent: a step that reports", micros("agent-reports"), "µs"),
     ]
 }
 

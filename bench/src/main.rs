@@ -2,27 +2,22 @@
 
 mod cases;
 mod fleet;
-mod idle;
-mod memory;
-mod ports;
 mod requests;
 mod roll_out;
 mod scale;
 mod starts;
 mod table;
-mod webhook;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::LazyLock;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use brupop_testbed::run::run;
 use clap::{Parser, ValueEnum};
-use jiff::Timestamp;
 
-use crate::table::{Figure, Machine, Report};
+use crate::table::{Figure, Report};
 
 /// Measures what a user of the operator pays, and prints it as one table.
 #[derive(Clone, Debug, Parser)]
@@ -40,9 +35,6 @@ struct Arguments {
     /// roll-out: the nodes of the large fleet
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(10..))]
     large: u16,
-    /// idle: for how many seconds a fleet is left alone
-    #[arg(long, default_value_t = 180, value_parser = clap::value_parser!(u64).range(1..))]
-    idle_seconds: u64,
     #[command(flatten)]
     scale: scale::Options,
 }
@@ -50,37 +42,25 @@ struct Arguments {
 /// What can be measured by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// A pass of the reconciler over 5,000 nodes (seconds)
+    /// A pass of the reconciler over 5,000 nodes, and a verdict of the webhook (seconds)
     Pass,
-    /// A verdict of the webhook, and a step of the agent (seconds)
-    Verdict,
     /// Updates of 8 and of 200 nodes: time and requests (seven minutes)
     RollOut,
-    /// How soon something happens: an update, a change of leaders, a start (three minutes)
+    /// How soon something happens: an update, a change of leaders, a start; and memory (three minutes)
     Starts,
-    /// A fleet with nothing to do: memory, CPU, requests (four minutes)
-    Idle,
-    /// The webhook's memory during a flood of connections (a minute)
-    Ports,
     /// The reconciler with more and more nodes: start, memory, CPU (ten minutes)
     Scale,
-    /// The reconciler's memory beside the worst tenants (three minutes)
-    Memory,
 }
 
 impl Part {
     async fn measure(self, arguments: &Arguments) -> Result<Vec<Figure>> {
         match self {
-            Self::Pass => Ok(cases::pass()),
-            Self::Verdict => Ok(cases::verdict()),
+            Self::Pass => Ok(cases::measure()),
             Self::RollOut => {
                 roll_out::measure(arguments.times.into(), arguments.large.into()).await
             }
             Self::Starts => starts::measure().await,
-            Self::Idle => idle::measure(Duration::from_secs(arguments.idle_seconds)).await,
-            Self::Ports => ports::measure().await,
             Self::Scale => scale::measure(&arguments.scale).await,
-            Self::Memory => memory::measure().await,
         }
     }
 }
@@ -92,11 +72,7 @@ async fn main() -> ExitCode {
 
 /// Measures one part after the other. A part that fails is named in the end; the others are measured all the same.
 async fn bench(arguments: &Arguments) -> Result<ExitCode> {
-    let mut report = Report {
-        began: Timestamp::now(),
-        machine: Machine::here(),
-        figures: vec![],
-    };
+    let mut report = Report::begin();
     let wanted = |part: &Part| arguments.only.is_empty() || arguments.only.contains(part);
     let mut failed = vec![];
     for part in Part::value_variants().iter().filter(|part| wanted(part)) {

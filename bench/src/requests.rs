@@ -24,15 +24,6 @@ pub fn program(event: &Event) -> Option<&'static str> {
         .find(|program| *program == account)
 }
 
-/// The node that an agent's token is bound to.
-pub fn node_of_agent(event: &Event) -> Option<&String> {
-    event
-        .user
-        .extra
-        .get("authentication.kubernetes.io/node-name")?
-        .first()
-}
-
 /// Is it a request of our programs? A watch stands in the log when it begins, and again when it ends.
 pub fn is_ours(event: &Event) -> bool {
     program(event).is_some() && (event.verb == "watch") == (event.stage == "ResponseStarted")
@@ -58,7 +49,8 @@ pub fn is_spec(event: &Event) -> bool {
         && event.code() == 200
 }
 
-pub fn is_report(event: &Event) -> bool {
+/// An agent reports.
+fn is_report(event: &Event) -> bool {
     program(event) == Some("agent") && is_of_shadow(event, "status")
 }
 

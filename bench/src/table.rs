@@ -66,63 +66,38 @@ impl Figure {
 /// All figures of a run, and where it took place.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    pub began: Timestamp,
-    /// The machine that it ran on.
-    pub machine: Machine,
+    /// When and where it began, and what else ran there.
+    began: String,
+    /// What was measured.
     pub figures: Vec<Figure>,
 }
 
-/// A machine, as far as it matters.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Machine {
-    processor: String,
-    /// Number of cores that this process may use.
-    cores: usize,
-    /// Memory, in GiB.
-    memory_gib: f64,
-    /// The load average of the last minute, before anything was measured: what else runs.
-    load: f64,
-}
-
-impl Machine {
-    pub fn here() -> Self {
+impl Report {
+    /// Nothing is measured yet.
+    pub fn begin() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        let after = |text: String, key: &str| {
-            let line = text
-                .lines()
-                .find_map(|line| line.strip_prefix(key))
-                .unwrap_or_default();
-            line.trim_start_matches([':', '\t', ' ']).to_owned()
-        };
-        let first = |text: String| {
-            text.split_whitespace()
-                .next()
-                .and_then(|word| word.parse().ok())
-        };
-        let memory: f64 = first(after(read("/proc/meminfo"), "MemTotal")).unwrap_or_default();
+        let (processors, load) = (read("/proc/cpuinfo"), read("/proc/loadavg"));
+        let processor = processors
+            .lines()
+            .find_map(|line| line.strip_prefix("model name"));
+        let processor = processor
+            .unwrap_or_default()
+            .trim_start_matches([':', '\t', ' ']);
+        let cores = std::thread::available_parallelism().map_or(0, usize::from);
+        let load = load.split(' ').next().unwrap_or_default();
+        let now = Timestamp::now().strftime("%Y-%m-%d %H:%M UTC");
         Self {
-            processor: after(read("/proc/cpuinfo"), "model name"),
-            cores: std::thread::available_parallelism().map_or(0, usize::from),
-            memory_gib: memory / 1024.0 / 1024.0,
-            load: first(read("/proc/loadavg")).unwrap_or_default(),
+            began: format!("{now}, {processor}, {cores} cores, load {load} before"),
+            figures: vec![],
         }
     }
-}
 
-impl Report {
     /// A table that can be pasted into the documentation.
     pub fn render(&self) -> String {
-        let Machine {
-            processor,
-            cores,
-            memory_gib,
-            load,
-        } = &self.machine;
-        let date = self.began.strftime("%Y-%m-%d %H:%M UTC");
         let mut text = format!(
-            "{date}, {processor}, {cores} cores, {memory_gib:.0} GiB, load {load:.1} before\n\n"
+            "{}\n\n| figure | value | aim | met |\n|---|---|---|---|\n",
+            self.began
         );
-        text.push_str("| figure | value | aim | met |\n|---|---|---|---|\n");
         for figure in &self.figures {
             let aim = figure.aim.map(|aim| figure.text(aim)).unwrap_or_default();
             let met = figure.met.map_or("", |met| if met { "yes" } else { "no" });
@@ -165,8 +140,7 @@ mod tests {
             Figure::new("updates", 3.0, ""),
         ];
         let report = Report {
-            began: Timestamp::UNIX_EPOCH,
-            machine: Machine::default(),
+            began: String::new(),
             figures,
         };
         let text = report.render();

@@ -1,70 +1,137 @@
-//! The reconciler's process.
+//! The reconciler's process, and what it asks of the API server, by its audit log.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_testbed::ControlPlane;
+use brupop_testbed::audit::{AuditReader, Event};
 use brupop_testbed::operator::{NAMESPACE, binaries};
 use brupop_testbed::sandbox::{Process, Signal};
 use brupop_testbed::usage::Usage;
+use brupop_testbed::{ControlPlane, await_within};
+use jiff::Timestamp;
 use tokio::process::Command;
 use tokio::time::timeout;
+
+/// Nothing more is to come when nothing came for so long.
+const SETTLED: Duration = Duration::from_secs(3);
+const DEADLINE: Duration = Duration::from_mins(10);
+
+/// Writes of the reconciler's account, without its Lease and its dry runs.
+pub struct Asked {
+    reader: AuditReader,
+    /// How many.
+    pub writes: usize,
+    /// Shadows whose conditions were written.
+    pub conditions: BTreeSet<String>,
+    /// When specs of shadows were written.
+    pub actions: Vec<Timestamp>,
+}
+
+impl Asked {
+    /// Counts from now on.
+    pub fn from_now(control_plane: &ControlPlane) -> Self {
+        Self {
+            reader: control_plane.audit().from_now(),
+            writes: 0,
+            conditions: BTreeSet::new(),
+            actions: vec![],
+        }
+    }
+
+    /// Counts what has come.
+    pub fn read(&mut self) -> Result<()> {
+        for event in self.reader.read()?.iter().filter(|event| is_write(event)) {
+            let object = &event.object;
+            self.writes += 1;
+            match (object.resource.as_str(), object.subresource.as_str()) {
+                ("bottlerocketshadows", "status") => {
+                    self.conditions.insert(object.name.clone());
+                }
+                ("bottlerocketshadows", _) if event.verb == "patch" => {
+                    self.actions.push(event.request_received_timestamp);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Awaits something of the counts.
+    pub async fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) -> Result<()> {
+        let so = async || {
+            self.read().ok()?;
+            is_so(self).then_some(())
+        };
+        await_within(DEADLINE, what, so).await
+    }
+
+    /// Awaits that nothing is written any more.
+    pub async fn until_settled(&mut self) -> Result<()> {
+        let (mut known, mut since) = (self.writes, Instant::now());
+        let so = async || {
+            self.read().ok()?;
+            if self.writes != known {
+                (known, since) = (self.writes, Instant::now());
+            }
+            (since.elapsed() >= SETTLED).then_some(())
+        };
+        await_within(DEADLINE, "the writes have ended", so).await
+    }
+}
+
+fn is_write(event: &Event) -> bool {
+    let reads = ["get", "list", "watch"].contains(&event.verb.as_str());
+    event.user.username.ends_with(":brupop-reconciler")
+        && !reads
+        && !["", "leases"].contains(&event.object.resource.as_str())
+        && !event.is_dry_run()
+        && event.code() / 100 == 2
+}
 
 /// A reconciler with the token of its account, outside of any pod.
 pub struct Reconciler {
     process: Process,
-    pid: u32,
+    /// When it was started.
     pub since: Instant,
 }
 
 impl Reconciler {
-    /// Starts one: as shipped, but that it has this limit and watches nobody after an update.
-    pub async fn start(control_plane: &ControlPlane, limit: &str) -> Result<Self> {
+    /// Starts one: as shipped, but that it updates all nodes at once.
+    pub async fn start(control_plane: &ControlPlane) -> Result<Self> {
         let program = binaries(&["brupop-reconciler"])?.join("brupop-reconciler");
         let arguments = ["create", "token", "brupop-reconciler", "-n", NAMESPACE];
         let token = control_plane.kubectl(arguments).await?;
         let folder = control_plane.dir().join("reconciler");
-        let pod = control_plane
-            .server()
-            .write_service_account(&folder, token.trim(), NAMESPACE)?;
+        let server = control_plane.server();
+        let pod = server.write_service_account(&folder, token.trim(), NAMESPACE)?;
         let mut command = Command::new(program);
         command.env_clear().envs(pod).envs([
             ("POD_NAME", "bench"),
             ("HEALTH_ADDRESS", "127.0.0.1:0"),
             ("METRICS_ADDRESS", "127.0.0.1:0"),
-            ("MAX_CONCURRENT_UPDATE", limit),
+            ("MAX_CONCURRENT_UPDATE", "unlimited"),
             ("MIN_NODE_AGE_SECONDS", "0"),
-            ("SOAK_SECONDS", "0"),
         ]);
         let since = Instant::now();
         let process = control_plane.sandbox().spawn("reconciler", command)?;
-        let pid = process.id().context("no process")?;
-        Ok(Self {
-            process,
-            pid,
-            since,
-        })
-    }
-
-    /// The end of its log.
-    pub fn tail(&self) -> String {
-        self.process.tail()
+        Ok(Self { process, since })
     }
 
     /// Tells it to end, and waits for that.
     pub async fn end(mut self) -> Result<()> {
         self.process.signal(Signal::TERM)?;
         let status = timeout(Duration::from_secs(30), self.process.wait()).await??;
+        let tail = self.process.tail();
         ensure!(
             status.success(),
-            "the reconciler ended with {status}: {}",
-            self.process.tail()
+            "the reconciler ended with {status}: {tail}"
         );
         Ok(())
     }
 
     /// Returns what the kernel knows of it.
     pub fn usage(&self) -> Result<Usage> {
-        Usage::of(self.pid)
+        Usage::of(self.process.id().context("no process")?)
     }
 }

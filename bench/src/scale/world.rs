@@ -1,193 +1,153 @@
-//! Thousands of nodes, as the API server knows them.
+//! Thousands of nodes, as the API server knows them, and nobody on them: what a reconciler wants of a node stays wanted.
 
-use std::time::Duration;
+use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use brupop_api::{BottlerocketFleet, BottlerocketShadow, State, names};
-use brupop_testbed::fleet::{NEW, OLD};
-use brupop_testbed::operator::NAMESPACE;
+use brupop_api::{BottlerocketFleet, BottlerocketShadow, names};
+use brupop_testbed::fleet::NEW;
+use brupop_testbed::operator::{NAMESPACE, apply_elsewhere, make_namespace, only};
 use brupop_testbed::sandbox::Signal;
-use brupop_testbed::{ControlPlane, NewNode, await_within};
+use brupop_testbed::{ControlPlane, Kubelets, Options};
 use futures::{StreamExt as _, TryStreamExt as _};
-use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Node, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
-use kube::{Client, Resource as _, ResourceExt as _};
-use serde_json::{Value, from_value, json};
-use tokio::time::{Instant, interval};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Resource as _;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::{Value as Json, json};
+use tokio::time::interval;
 
-use super::tenants::make_running;
-use crate::webhook::Cluster;
+const TENANT: &str = "tenant";
+/// Who asked for what, and how it was answered.
+const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
+  "omitStages": ["RequestReceived", "ResponseStarted"], "rules": [{"level": "Metadata"}]}"#;
+/// A Node, its shadow and its agent's pod, as etcd has them: with as many images as a kubelet names.
+const NODE: &str = include_str!("node.json");
+/// A tenant's pod on it.
+const POD: &str = include_str!("pod.json");
+/// Objects that etcd is given in one request, of at most 12 kB each; and how many of these are under way at once.
+const STORED_AT_ONCE: usize = 64;
+const STORES: usize = 8;
+const BETWEEN_CHANGES: Duration = Duration::from_millis(10);
 
-/// Requests under way at once while nodes are made.
-const PARALLEL: usize = 50;
-/// Images in the status of a node: as many as a kubelet names.
-const IMAGES: usize = 50;
-/// How often a kubelet says that nothing has changed.
-const HEARTBEAT: Duration = Duration::from_mins(5);
-const DEADLINE: Duration = Duration::from_mins(10);
-
-/// A cluster, and what its nodes and agents report.
+/// A cluster with the webhook as shipped on nodes that are not opted in.
 pub struct World {
-    cluster: Cluster,
+    /// They end before what their processes talk to.
+    _kubelets: Kubelets,
+    pub control_plane: ControlPlane,
 }
 
 impl World {
     /// Starts it. The controllers are stopped once the webhook runs: they have nothing to do here, and would find the
     /// nodes without a kubelet.
     pub async fn start() -> Result<Self> {
-        let cluster = Cluster::start(2).await?;
-        cluster
-            .control_plane
-            .signal("kube-controller-manager", Signal::STOP)?;
-        cluster
-            .control_plane
-            .signal("kube-scheduler", Signal::STOP)?;
-        Ok(Self { cluster })
-    }
-
-    pub fn control_plane(&self) -> &ControlPlane {
-        &self.cluster.control_plane
-    }
-
-    /// A client that may do everything.
-    pub fn client(&self) -> Client {
-        self.cluster.client()
-    }
-
-    fn shadows(&self) -> Api<BottlerocketShadow> {
-        Api::namespaced(self.client(), NAMESPACE)
-    }
-
-    /// Makes the nodes `node-0` and so on, with their shadows and agents' pods; for the first of them there is an update.
-    pub async fn populate(&self, nodes: usize, waiting: usize) -> Result<()> {
-        let agents = Api::<DaemonSet>::namespaced(self.client(), NAMESPACE)
-            .get("brupop-agent")
+        let options = Options {
+            audit_policy: Some(AUDIT_POLICY),
+            ..Options::CLUSTER
+        };
+        let control_plane = ControlPlane::start(options).await?;
+        apply_elsewhere(&control_plane).await?;
+        let scale = format!("-n {NAMESPACE} scale deployment brupop-reconciler --replicas=0");
+        control_plane.kubectl(scale.split(' ')).await?;
+        let kubelets = Kubelets::start(&control_plane, only(&["brupop-webhook"], &[])?);
+        let webhook = "deployment/brupop-webhook";
+        control_plane.until_rolled_out(NAMESPACE, webhook).await?;
+        for program in ["kube-controller-manager", "kube-scheduler"] {
+            control_plane.signal(program, Signal::STOP)?;
+        }
+        // No node has to try the version first.
+        let fleet = json!({
+            "apiVersion": BottlerocketFleet::api_version(&()), "kind": "BottlerocketFleet",
+            "metadata": {"name": names::FLEET}, "spec": {},
+        });
+        let proven = json!({"version": NEW, "variant": "aws-k8s-1.29", "succeeded": 1});
+        let status = Patch::Merge(json!({"status": {"versions": [proven]}}));
+        let params = PatchParams::apply("bench");
+        let fleets = Api::<BottlerocketFleet>::namespaced(control_plane.client(), NAMESPACE);
+        fleets
+            .patch(names::FLEET, &params, &Patch::Apply(fleet))
             .await?;
-        let owner = agents
-            .controller_owner_ref(&())
-            .context("a DaemonSet without UID")?;
-        let made = futures::stream::iter(0..nodes)
-            .map(|number| self.make(number, number < waiting, &owner));
-        made.buffer_unordered(PARALLEL).try_collect().await
+        fleets.patch_status(names::FLEET, &params, &status).await?;
+        make_namespace(&control_plane.client(), TENANT).await?;
+        Ok(Self {
+            _kubelets: kubelets,
+            control_plane,
+        })
     }
 
-    async fn make(&self, number: usize, waits: bool, agents: &OwnerReference) -> Result<()> {
-        let client = self.client();
-        let new = NewNode::numbered(number)?;
-        let node = new.create(&client).await?;
-        let images = Patch::Merge(json!({"status": {"images": images()}}));
-        let params = PatchParams::default();
-        Api::<Node>::all(client.clone())
-            .patch_status(&new.name, &params, &images)
-            .await?;
-        let name = names::shadow_name(&new.name);
-        let shadow: BottlerocketShadow = from_value(json!({
-            "metadata": {
-                "name": name,
-                "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": new.name, "uid": node.uid()}],
-            },
-            "spec": {"state": "Idle"},
-        }))?;
-        self.shadows()
-            .create(&PostParams::default(), &shadow)
-            .await?;
-        let status = json!({"status": {
-            "current_state": State::Idle, "current_version": OLD, "target_version": waits.then_some(NEW),
-            "boot_id": new.boot_id, "crash_count": 0,
-        }});
-        self.shadows()
-            .patch_status(&name, &params, &Patch::Merge(status))
-            .await?;
-        agents_pod(&client, &new.name, agents).await
+    /// Makes the nodes `node-0` and so on, with their shadows, agents' pods, and `pods` of tenants; for the first nodes there
+    /// is an update. All of it is put into etcd: asking the API server for 150,000 pods takes two cores 39 minutes.
+    pub async fn populate(&self, nodes: usize, pods: usize, waiting: usize) -> Result<()> {
+        let of_node = |node: usize| {
+            let pods = (0..pods).map(|pod| POD.replace("POD", &pod.to_string()));
+            let all = [NODE.to_owned()].into_iter().chain(pods);
+            all.flat_map(move |text| objects(&text, node, node < waiting))
+        };
+        futures::stream::iter((0..nodes).flat_map(of_node))
+            .chunks(STORED_AT_ONCE)
+            .map(async |objects| self.control_plane.store(&objects).await)
+            .buffer_unordered(STORES)
+            .try_collect()
+            .await
     }
 
     /// The agent of this node reports that its host has chosen the update.
     pub async fn is_known(&self, node: usize) -> Result<()> {
-        let name = names::shadow_name(&format!("node-{node}"));
+        let name = format!("brs-node-{node}");
         let status = Patch::Merge(json!({"status": {"target_version": NEW}}));
-        self.shadows()
-            .patch_status(&name, &PatchParams::default(), &status)
-            .await?;
+        let params = PatchParams::default();
+        let shadows = Api::<BottlerocketShadow>::namespaced(self.control_plane.client(), NAMESPACE);
+        shadows.patch_status(&name, &params, &status).await?;
         Ok(())
     }
 
-    /// No node waits for an update any more, and none is in mid-update.
-    pub async fn nothing_waits(&self, nodes: usize) -> Result<()> {
-        let shadows = self.shadows();
-        let none = Patch::Merge(json!({"status": {"target_version": null}}));
-        let list = shadows.list(&ListParams::default()).await?.items;
-        anyhow::ensure!(list.len() == nodes, "{} shadows", list.len());
-        let waits = |shadow: &BottlerocketShadow| {
-            shadow
-                .status
-                .as_ref()
-                .is_some_and(|status| status.target_version.is_some())
+    /// For this long, the status of another pod of these nodes changes each hundredth of a second, agents' pods among them;
+    /// returns how many did.
+    pub async fn change_pods(
+        &self,
+        nodes: Range<usize>,
+        pods: usize,
+        time: Duration,
+    ) -> Result<usize> {
+        let (began, mut ticks, mut number) = (Instant::now(), interval(BETWEEN_CHANGES), 0);
+        while began.elapsed() < time {
+            ticks.tick().await;
+            let node = nodes.start + number % nodes.len();
+            let (namespace, name) = match number % (pods + 1) {
+                0 => (NAMESPACE, format!("brupop-agent-node-{node}")),
+                nth => (TENANT, pod_name(node, nth - 1)),
+            };
+            let status = Patch::Merge(json!({"status": {"message": format!("change {number}")}}));
+            Api::<Pod>::namespaced(self.control_plane.client(), namespace)
+                .patch_status(&name, &PatchParams::default(), &status)
+                .await
+                .with_context(|| name.clone())?;
+            number += 1;
+        }
+        Ok(number)
+    }
+}
+
+/// These objects as they are on this node, and their keys.
+fn objects(text: &str, node: usize, waits: bool) -> impl Iterator<Item = (String, Json)> + use<> {
+    let text = text.replace("NODE", &node.to_string());
+    let all: Vec<Json> = serde_json::from_str(&text).unwrap_or_default();
+    all.into_iter().map(move |mut object| {
+        let folder = match object["kind"].as_str() {
+            Some("Node") => "minions".to_owned(),
+            Some("Pod") => format!(
+                "pods/{}",
+                object["metadata"]["namespace"].as_str().unwrap_or_default()
+            ),
+            _ => format!("{}/bottlerocketshadows/{NAMESPACE}", names::GROUP),
         };
-        for shadow in list
-            .iter()
-            .filter(|shadow| waits(shadow) && shadow.spec.state == State::Idle)
-        {
-            shadows
-                .patch_status(&shadow.name_any(), &PatchParams::default(), &none)
-                .await?;
+        if !waits && object["kind"] == "BottlerocketShadow" {
+            object["status"]["target_version"] = Json::Null;
         }
-        self.rests().await
-    }
-
-    /// All that waited for an update have it.
-    pub async fn rests(&self) -> Result<()> {
-        let ledger = Api::<BottlerocketFleet>::namespaced(self.client(), NAMESPACE);
-        await_within(DEADLINE, "nothing is updated any more", async || {
-            let status = ledger.get(names::FLEET).await.ok()?.status?;
-            let counts = status.counts;
-            let done = counts.nodes > 0
-                && counts.pending_nodes + counts.blocked_nodes + counts.updating_nodes == 0;
-            (done && status.slots.is_empty()).then_some(())
-        })
-        .await
-    }
-
-    /// For this long, the kubelets of all nodes say in turn that nothing has changed; returns how often.
-    pub async fn heartbeats(&self, nodes: usize, time: Duration) -> Result<usize> {
-        let api = Api::<Node>::all(self.client());
-        let mut ticks = interval(HEARTBEAT / u32::try_from(nodes)?);
-        let (until, mut beats) = (Instant::now() + time, 0);
-        while tokio::time::timeout_at(until, ticks.tick()).await.is_ok() {
-            let name = format!("node-{}", beats % nodes);
-            let now = json!({"type": "Ready", "lastHeartbeatTime": Timestamp::now()});
-            let beat = Patch::Strategic(json!({"status": {"conditions": [now]}}));
-            api.patch_status(&name, &PatchParams::default(), &beat)
-                .await?;
-            beats += 1;
-        }
-        Ok(beats)
-    }
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        (format!("/registry/{folder}/{name}"), object)
+    })
 }
 
-/// Each with its tag and its digest: 300 bytes.
-fn images() -> Vec<Value> {
-    let registry = "602401143452.dkr.ecr.eu-central-1.amazonaws.com";
-    let image = |number: usize| {
-        let name = format!("{registry}/team-{}/service-{number:02}", number % 7);
-        json!({
-            "names": [format!("{name}@sha256:{number:064x}"), format!("{name}:v1.{number}.0-eksbuild.1")],
-            "sizeBytes": 41_943_040 + number * 1_048_576,
-        })
-    };
-    (0..IMAGES).map(image).collect()
-}
-
-async fn agents_pod(client: &Client, node: &str, owner: &OwnerReference) -> Result<()> {
-    let name = format!("brupop-agent-{node}");
-    let pod: Pod = from_value(json!({
-        "metadata": {"name": name, "labels": {names::COMPONENT_LABEL: "agent"}, "ownerReferences": [owner]},
-        "spec": {
-            "nodeName": node, "serviceAccountName": "brupop-agent", "automountServiceAccountToken": false,
-            "containers": [{"name": "agent", "image": "none"}],
-        },
-    }))?;
-    make_running(client, NAMESPACE, &name, &pod).await
+fn pod_name(node: usize, number: usize) -> String {
+    format!("cart-node-{node}-{number}")
 }
