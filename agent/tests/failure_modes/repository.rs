@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use brupop_api::{Problem, State};
-use brupop_host::{Choice, Command, Ending, Faults};
+use brupop_host::{Command, Ending, Faults};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -33,11 +33,10 @@ async fn an_activate_that_goes_on_failing_ends_the_attempt() {
         activate_fails(&solo).await;
         let began = Instant::now();
         if away {
-            let choice = Choice {
+            solo.faults(Faults {
                 unreachable: true,
-                ..Choice::default()
-            };
-            solo.faults(Faults::choice(choice));
+                ..Faults::default()
+            });
         }
         let status = solo.until_at(1, State::ErrorReset).await;
         let took = began.elapsed();

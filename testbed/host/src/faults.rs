@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::machine::{Choice, Command, Ending};
+use super::machine::{Command, Ending};
 
 /// A call of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -59,22 +59,14 @@ pub struct Faults {
     pub reboot_ignored: bool,
     /// The reboot is requested (204), and comes so much later. Until then further requests are refused.
     pub reboot_delay: Duration,
-    /// The host's settings of updates.
-    pub choice: Choice,
+    /// The repository cannot be reached. Each command loads it first, also those that change nothing but the partition table.
+    pub unreachable: bool,
 }
 
 impl Faults {
     pub fn answer(call: Call, answer: Answer) -> Self {
         Self {
             answers: BTreeMap::from([(call, answer)]),
-            ..Self::default()
-        }
-    }
-
-    /// Returns what the host's settings let it choose.
-    pub fn choice(choice: Choice) -> Self {
-        Self {
-            choice,
             ..Self::default()
         }
     }

@@ -25,7 +25,7 @@ mod tests;
 
 pub use faults::{Answer, Call, Faults};
 pub use life::{Ended, HostPower};
-pub use machine::{Choice, Command, Ending, Release, Repository};
+pub use machine::{Command, Ending};
 use machine::{Machine, Refusal};
 pub use semver::Version;
 
@@ -91,8 +91,6 @@ struct Shared {
     /// Somebody has asked the API for the reboot that comes.
     requested: AtomicBool,
     boot_id: Mutex<String>,
-    /// Time by which the host's clock is ahead.
-    ahead: Mutex<Duration>,
     power: watch::Sender<HostPower>,
     reboot: Notify,
     /// Time for which the API is away.
@@ -117,7 +115,6 @@ impl Host {
             ended: Mutex::default(),
             requested: AtomicBool::new(false),
             boot_id: Mutex::default(),
-            ahead: Mutex::default(),
             power: watch::Sender::new(HostPower::Down),
             reboot: Notify::new(),
             api_away: Mutex::default(),
@@ -164,24 +161,7 @@ impl Host {
 
     /// A new image in the host's repository; the host learns of it by a refresh.
     pub fn publish(&self, version: &str) -> anyhow::Result<()> {
-        let release = Release::new(version)?;
-        self.change_repository(|repository| repository.publish(release));
-        Ok(())
-    }
-
-    /// Changes the host's repository; the host learns of it by a refresh or a prepare.
-    pub fn change_repository(&self, change: impl FnOnce(&mut Repository)) {
-        change(self.shared.machine().repository());
-    }
-
-    /// The host's clock goes ahead by so much, and waves begin.
-    pub fn let_pass(&self, time: Duration) {
-        *lock(&self.shared.ahead) += time;
-    }
-
-    /// A person makes the other set next to boot.
-    pub fn roll_back(&self) {
-        self.shared.machine().roll_back();
+        self.shared.machine().publish(version)
     }
 
     /// From now on this goes wrong, and nothing else.
@@ -202,13 +182,12 @@ impl Host {
 
     /// Somebody else than our agent has run this command, and it went well.
     pub fn has_run(&self, command: Command) -> anyhow::Result<()> {
-        let choice = lock(&self.shared.faults).choice.clone();
-        let now = self.shared.now();
+        let unreachable = lock(&self.shared.faults).unreachable;
         let mut machine = self.shared.machine();
         machine
-            .start(command, &choice, now)
+            .start(command, unreachable)
             .map_err(|refusal| anyhow::anyhow!("{command:?}: {refusal:?}"))?;
-        machine.finish(Ending::Success, &choice, now);
+        machine.finish(Ending::Success, unreachable, Timestamp::now());
         Ok(())
     }
 
@@ -234,10 +213,6 @@ impl Shared {
         lock(&self.machine)
     }
 
-    fn now(&self) -> Timestamp {
-        Timestamp::now() + *lock(&self.ahead)
-    }
-
     /// Notes a call; returns the false answer that it is to get, if any.
     fn record(&self, path: &str, call: Option<Call>) -> Option<Answer> {
         lock(&self.calls).push(Received {
@@ -252,7 +227,7 @@ impl Shared {
         let faults = lock(&self.faults).clone();
         let boot = {
             let mut machine = self.machine();
-            machine.start(command, &faults.choice, self.now())?;
+            machine.start(command, faults.unreachable)?;
             machine.boots()
         };
         let takes =
@@ -268,7 +243,7 @@ impl Shared {
                 .unwrap_or(Ending::Success);
             let mut machine = shared.machine();
             if machine.boots() == boot {
-                machine.finish(ending, &faults.choice, shared.now());
+                machine.finish(ending, faults.unreachable, Timestamp::now());
             }
         });
         Ok(())

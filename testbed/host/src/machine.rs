@@ -1,18 +1,18 @@
 //! A Bottlerocket host's handling of update commands: partitions, states, boots. No sockets, no clock.
 
+use std::collections::BTreeSet;
+
 use anyhow::Context as _;
 use jiff::Timestamp;
 use semver::Version;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-mod choice;
 mod ending;
 mod status;
 #[cfg(test)]
 mod tests;
 
-pub use choice::{Choice, Release, Repository};
 pub use ending::Ending;
 pub use status::{CommandResult, Image, Partition, Status, UpdateState};
 
@@ -55,7 +55,8 @@ pub struct Machine {
     inactive: Option<Content>,
     /// The boot loader tries the inactive set next.
     inactive_is_next: bool,
-    repository: Repository,
+    /// The releases of the repository that the host looks for updates in.
+    repository: BTreeSet<Version>,
     status: Option<Status>,
     running: Option<Command>,
     /// The image that the running prepare writes into the inactive set; one that finds no update succeeds without.
@@ -72,7 +73,7 @@ impl Machine {
                 .with_context(|| format!("the host's version {version:?}"))?,
             inactive: None,
             inactive_is_next: false,
-            repository: Repository::default(),
+            repository: BTreeSet::new(),
             status: None,
             running: None,
             writes: None,
@@ -110,17 +111,18 @@ impl Machine {
         })
     }
 
-    /// The repository that the host looks for updates in; it learns of changes by a refresh or a prepare.
-    pub fn repository(&mut self) -> &mut Repository {
-        &mut self.repository
+    /// Publishes a release; the host learns of it by a refresh or a prepare.
+    pub fn publish(&mut self, version: &str) -> anyhow::Result<()> {
+        let version = Version::parse(version)
+            .with_context(|| format!("the published version {version:?}"))?;
+        self.repository.insert(version);
+        Ok(())
     }
 
-    /// A person makes the other set next to boot (`signpost rollback-to-inactive`), of which the status document says nothing.
-    pub fn roll_back(&mut self) {
-        self.inactive_is_next = self
-            .inactive
-            .as_ref()
-            .is_some_and(|content| !content.damaged);
+    /// Returns the newest release, if it is newer than what runs.
+    fn choose(&self) -> Option<Version> {
+        let newest = self.repository.last();
+        newest.filter(|version| **version > self.active).cloned()
     }
 
     /// The answer of `GET /updates/status`.
@@ -136,13 +138,8 @@ impl Machine {
     /// Starts a command; it holds the lock until [`Machine::finish`].
     ///
     /// A prepare asks the repository again, as `updog update-image` does: it writes what would be chosen now, whatever
-    /// the status document says, or nothing. It fetches the migrations before it touches the inactive set.
-    pub fn start(
-        &mut self,
-        command: Command,
-        choice: &Choice,
-        now: Timestamp,
-    ) -> Result<(), Refusal> {
+    /// the status document says, or nothing.
+    pub fn start(&mut self, command: Command, unreachable: bool) -> Result<(), Refusal> {
         if self.running.is_some() {
             return Err(Refusal::Locked);
         }
@@ -164,28 +161,28 @@ impl Machine {
         if command == Command::Activate && status.staging_partition.is_none() {
             return Err(Refusal::NotFound("No staged update found"));
         }
-        if command == Command::Prepare && !choice.unreachable {
-            self.writes = self.repository.choose(choice, &self.active, now);
-            if !self.lacks_migrations() {
-                self.inactive_is_next = false;
-                // From here on the inactive set is being written to, whatever the status document says of it.
-                let content = self.writes.clone().map(|version| Content {
-                    version,
-                    damaged: true,
-                });
-                self.inactive = content.or_else(|| self.inactive.take());
-            }
+        if command == Command::Prepare && !unreachable {
+            self.writes = self.choose();
+            self.inactive_is_next = false;
+            // From here on the inactive set is being written to, whatever the status document says of it.
+            let content = self.writes.clone().map(|version| Content {
+                version,
+                damaged: true,
+            });
+            self.inactive = content.or_else(|| self.inactive.take());
         }
         self.running = Some(command);
         Ok(())
     }
 
     /// The running command ends, and the lock is released.
-    pub fn finish(&mut self, ending: Ending, choice: &Choice, now: Timestamp) {
+    pub fn finish(&mut self, ending: Ending, unreachable: bool, now: Timestamp) {
         let Some(command) = self.running.take().filter(|_| ending != Ending::Lost) else {
             return;
         };
-        let ending = self.failing_by_itself(command, choice).unwrap_or(ending);
+        let ending = self
+            .failing_by_itself(command, unreachable)
+            .unwrap_or(ending);
         if matches!(
             (command, &ending),
             (
@@ -196,16 +193,12 @@ impl Machine {
             self.inactive_is_next = command == Command::Activate;
         }
         let mut status = self.status.take().unwrap_or_else(Status::new);
-        let success = matches!(ending, Ending::Success | Ending::Saying(_));
+        let success = ending == Ending::Success;
         match command {
             Command::Refresh if success => {
                 // Also what is older than what runs.
-                status.available_updates = self
-                    .repository
-                    .offered(choice, now)
-                    .map(|release| release.version.clone())
-                    .collect();
-                let chosen = self.repository.choose(choice, &self.active, now);
+                status.available_updates = self.repository.iter().rev().cloned().collect();
+                let chosen = self.choose();
                 status.chosen_update = chosen.map(|version| self.image(version));
                 if matches!(
                     status.update_state,
@@ -262,11 +255,10 @@ impl Machine {
 
     /// Returns how this command ends, if it cannot end well: the updater loads the repository, and it arms no set that is
     /// damaged or armed already.
-    fn failing_by_itself(&self, command: Command, choice: &Choice) -> Option<Ending> {
+    fn failing_by_itself(&self, command: Command, unreachable: bool) -> Option<Ending> {
         let damaged = || self.inactive.as_ref().is_none_or(|content| content.damaged);
         let words = match command {
-            _ if choice.unreachable => "Failed to fetch https://updates.example/root.json",
-            Command::Prepare if self.lacks_migrations() => "Migration not found in manifest",
+            _ if unreachable => "Failed to fetch https://updates.example/root.json",
             Command::Activate if self.inactive_is_next => {
                 "Inactive partition is already marked for upgrade"
             }
@@ -299,12 +291,5 @@ impl Machine {
             version,
             variant: self.variant.clone(),
         }
-    }
-
-    /// Whether no migration leads to the version that a prepare would write.
-    fn lacks_migrations(&self) -> bool {
-        self.writes
-            .as_ref()
-            .is_some_and(|version| self.repository.lacks_migrations(version))
     }
 }

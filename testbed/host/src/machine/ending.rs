@@ -7,16 +7,11 @@ use super::Command;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
     Success,
-    /// As it should, with these words on stderr in place of the updater's own.
-    Saying(String),
     /// With exit status 1 and these words.
     Failed(String),
-    /// By this signal; the status document shows its number as the exit status.
-    Killed(i32),
-    /// The same, after what it had to do was done: the status document knows nothing of that.
+    /// By this signal, after what it had to do was done: the status document knows nothing of that, and shows the signal's
+    /// number as the exit status.
     KilledLate(i32),
-    /// Nobody knows: neither exit status nor words.
-    Unknown,
     /// Killed, before it could say anything: the status document stays as it was.
     Lost,
 }
@@ -37,12 +32,9 @@ impl Ending {
                 ("Success", Some(0), Some(wrote))
             }
             Self::Success => ("Success", Some(0), Some(String::new())),
-            Self::Saying(stderr) => ("Success", Some(0), Some(stderr)),
             Self::Failed(stderr) => ("Failed", Some(1), Some(stderr)),
-            Self::Killed(signal) | Self::KilledLate(signal) => {
-                ("Failed", Some(signal), Some(String::new()))
-            }
-            Self::Unknown | Self::Lost => ("Unknown", None, None),
+            Self::KilledLate(signal) => ("Failed", Some(signal), Some(String::new())),
+            Self::Lost => ("Unknown", None, None),
         }
     }
 }

@@ -8,31 +8,25 @@ fn machine() -> Machine {
 }
 
 fn publish(machine: &mut Machine, version: &str) {
-    machine.repository().publish(Release::new(version).unwrap());
+    machine.publish(version).unwrap();
 }
 
-/// Starts a command at a time at which no wave has begun.
-fn start(machine: &mut Machine, command: Command, choice: &Choice) -> Result<(), Refusal> {
-    machine.start(command, choice, Timestamp::UNIX_EPOCH)
+fn start(machine: &mut Machine, command: Command) -> Result<(), Refusal> {
+    machine.start(command, false)
 }
 
 /// A command is started, and ends so.
-fn end(machine: &mut Machine, command: Command, ending: Ending, choice: &Choice) {
-    start(machine, command, choice).unwrap();
-    machine.finish(ending, choice, Timestamp::UNIX_EPOCH);
+fn end(machine: &mut Machine, command: Command, ending: Ending) {
+    start(machine, command).unwrap();
+    machine.finish(ending, false, Timestamp::UNIX_EPOCH);
 }
 
 fn run(machine: &mut Machine, command: Command) {
-    end(machine, command, Ending::Success, &Choice::default());
+    end(machine, command, Ending::Success);
 }
 
 fn fail(machine: &mut Machine, command: Command) {
-    end(
-        machine,
-        command,
-        Ending::Failed("no space".into()),
-        &Choice::default(),
-    );
+    end(machine, command, Ending::Failed("no space".into()));
 }
 
 /// A host that has been through these commands.
@@ -56,7 +50,7 @@ fn commands_are_allowed_by_state() {
         (&[Refresh, Prepare], [true, true, true, false]),
         (&[Refresh, Prepare, Activate], [true, false, false, true]),
     ] {
-        let may = |command| start(&mut after(path), command, &Choice::default()).is_ok();
+        let may = |command| start(&mut after(path), command).is_ok();
         assert_eq!(
             [Refresh, Prepare, Activate, Deactivate].map(may),
             allowed,
@@ -65,7 +59,7 @@ fn commands_are_allowed_by_state() {
     }
     let mut table = after(&[Refresh, Prepare, Activate]);
     assert!(matches!(
-        start(&mut table, Activate, &Choice::default()),
+        start(&mut table, Activate),
         Err(Refusal::NotAllowed(_))
     ));
 }
@@ -93,142 +87,21 @@ fn an_armed_set_is_booted_once() {
     }
 }
 
-/// The answer of Bottlerocket's own updater for a host on 1.0.0 whose wave of 1.1.0 had not come.
-#[test]
-fn waves_locks_and_the_highest_version_decide_what_is_chosen() {
-    const ALL: &[&str] = &["1.1.0", "1.0.0", "0.9.0"];
-    const OLD: &[&str] = &["1.0.0", "0.9.0"];
-    for (max, ignore_waves, lock, available, chosen) in [
-        (None, false, None, OLD, None),
-        (None, false, Some("1.1.0"), OLD, None),
-        (None, false, Some("1.0.0"), OLD, None),
-        (None, false, Some("0.9.0"), OLD, Some("0.9.0")),
-        (None, true, None, ALL, Some("1.1.0")),
-        (None, true, Some("1.1.0"), ALL, Some("1.1.0")),
-        (None, true, Some("1.0.0"), ALL, None),
-        (None, true, Some("7.7.7"), ALL, None),
-        (Some("1.0.0"), true, None, OLD, None),
-        (Some("0.9.0"), true, None, &["0.9.0"], Some("0.9.0")),
-        (Some("0.8.0"), true, None, &[], None),
-    ] {
-        let version = |text: &str| Version::parse(text).unwrap();
-        let mut machine = Machine::new("1.0.0", "aws-k8s-1.29").unwrap();
-        publish(&mut machine, "0.9.0");
-        publish(&mut machine, "1.0.0");
-        let waves = [(0, Timestamp::MAX)].into();
-        machine.repository().publish(Release {
-            waves,
-            ..Release::new("1.1.0").unwrap()
-        });
-        machine.repository().set_max_version(max.map(version));
-        let choice = Choice {
-            ignore_waves,
-            version_lock: lock.map(version),
-            ..Choice::default()
-        };
-        end(&mut machine, Refresh, Ending::Success, &choice);
-        let status = machine.status().unwrap();
-        let found: Vec<_> = status
-            .available_updates
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        assert_eq!(found, available, "{choice:?} {max:?}");
-        let found = status
-            .chosen_update
-            .as_ref()
-            .map(|image| image.version.to_string());
-        assert_eq!(found.as_deref(), chosen, "{choice:?} {max:?}");
-    }
-}
-
-#[test]
-fn a_wave_is_decided_by_the_seed_and_the_time() {
-    let at = |hours: i64| Timestamp::from_second(3600 * hours).unwrap();
-    for (seed, hours, is_offered) in [
-        (0, 0, true),
-        (99, 9, true),
-        (100, 9, false),
-        (100, 10, true),
-        (900, 19, false),
-        (900, 20, true),
-    ] {
-        let mut machine = Machine::new("1.0.0", "aws-k8s-1.29").unwrap();
-        let waves = [(0, at(0)), (100, at(10)), (200, at(20))].into();
-        machine.repository().publish(Release {
-            waves,
-            ..Release::new("1.1.0").unwrap()
-        });
-        let choice = Choice {
-            seed,
-            ..Choice::default()
-        };
-        machine.start(Refresh, &choice, at(hours)).unwrap();
-        machine.finish(Ending::Success, &choice, at(hours));
-        assert_eq!(
-            state(&machine) == UpdateState::Available,
-            is_offered,
-            "seed {seed} at {hours} h"
-        );
-    }
-}
-
-#[test]
-fn a_prepare_without_migrations_leaves_the_old_image_whole() {
-    let mut machine = after(&[Refresh, Prepare]);
-    machine.repository().publish(Release {
-        without_migrations: true,
-        ..Release::new("1.20.2").unwrap()
-    });
-    let before = machine.inactive.clone();
-    run(&mut machine, Prepare);
-    assert_eq!(stderr(&machine), "Migration not found in manifest");
-    assert_eq!(machine.inactive, before);
-}
-
-#[test]
-fn a_rollback_by_hand_boots_the_image_of_before() {
-    let mut machine = after(&[Refresh, Prepare, Activate]);
-    machine.boot(false);
-    run(&mut machine, Refresh);
-    machine.roll_back();
-    assert_eq!(
-        state(&machine),
-        UpdateState::Idle,
-        "the status document says nothing of it"
-    );
-    machine.boot(false);
-    assert_eq!(machine.version().to_string(), "1.19.4");
-    run(&mut machine, Refresh);
-    assert_eq!(
-        state(&machine),
-        UpdateState::Available,
-        "only a lock would hold it"
-    );
-}
-
 #[test]
 fn the_status_shows_how_the_last_command_ended() {
     for (ending, status, code, words) in [
         (Ending::Success, "Success", Some(0), Some("")),
-        (
-            Ending::Saying("words".into()),
-            "Success",
-            Some(0),
-            Some("words"),
-        ),
         (
             Ending::Failed("no route".into()),
             "Failed",
             Some(1),
             Some("no route"),
         ),
-        (Ending::Killed(9), "Failed", Some(9), Some("")),
-        (Ending::Unknown, "Unknown", None, None),
+        (Ending::KilledLate(9), "Failed", Some(9), Some("")),
     ] {
         let mut machine = machine();
-        start(&mut machine, Refresh, &Choice::default()).unwrap();
-        machine.finish(ending, &Choice::default(), Timestamp::MAX);
+        start(&mut machine, Refresh).unwrap();
+        machine.finish(ending, false, Timestamp::MAX);
         let last = machine
             .status()
             .unwrap()
@@ -272,11 +145,11 @@ fn a_failed_prepare_leaves_a_broken_staged_image() {
 #[test]
 fn a_reboot_during_a_prepare_loses_it() {
     let mut machine = after(&[Refresh]);
-    start(&mut machine, Prepare, &Choice::default()).unwrap();
+    start(&mut machine, Prepare).unwrap();
     machine.boot(false);
     assert_eq!(machine.version(), &Version::new(1, 19, 4));
     assert!(machine.inactive.as_ref().unwrap().damaged);
-    machine.finish(Ending::Success, &Choice::default(), Timestamp::UNIX_EPOCH);
+    machine.finish(Ending::Success, false, Timestamp::UNIX_EPOCH);
     assert!(
         machine.inactive.as_ref().unwrap().damaged,
         "nothing was running"
@@ -323,14 +196,9 @@ fn a_prepare_without_update_succeeds_and_writes_nothing() {
     for written_before in [false, true] {
         let mut machine = after(&[Refresh]);
         if written_before {
-            end(
-                &mut machine,
-                Prepare,
-                Ending::Failed("no route".into()),
-                &Choice::default(),
-            );
+            end(&mut machine, Prepare, Ending::Failed("no route".into()));
         }
-        machine.repository().withdraw("1.20.1");
+        machine.repository.clear();
         run(&mut machine, Prepare);
         let status = machine.status().unwrap();
         assert_eq!(status.update_state, UpdateState::Staged);
@@ -346,10 +214,10 @@ fn a_prepare_without_update_succeeds_and_writes_nothing() {
             "there is nothing to boot"
         );
         let mut machine = after(&[Refresh, Prepare]);
-        machine.repository().withdraw("1.20.1");
+        machine.repository.clear();
         run(&mut machine, Refresh);
         assert!(matches!(
-            start(&mut machine, Prepare, &Choice::default()),
+            start(&mut machine, Prepare),
             Err(Refusal::NotFound(_))
         ));
     }
@@ -415,10 +283,6 @@ fn states_follow_commands() {
 
 #[test]
 fn every_command_needs_the_repository() {
-    let choice = Choice {
-        unreachable: true,
-        ..Choice::default()
-    };
     for (path, command) in [
         (&[][..], Refresh),
         (&[Refresh], Prepare),
@@ -427,7 +291,8 @@ fn every_command_needs_the_repository() {
     ] {
         let mut machine = after(path);
         let before = (machine.inactive.clone(), machine.inactive_is_next);
-        end(&mut machine, command, Ending::Success, &choice);
+        machine.start(command, true).unwrap();
+        machine.finish(Ending::Success, true, Timestamp::UNIX_EPOCH);
         assert!(
             stderr(&machine).starts_with("Failed to fetch"),
             "{command:?}"
@@ -456,10 +321,10 @@ fn stderr(machine: &Machine) -> &str {
 #[test]
 fn the_status_document_appears_with_the_first_command() {
     let mut refused = machine();
-    assert!(start(&mut refused, Prepare, &Choice::default()).is_err());
+    assert!(start(&mut refused, Prepare).is_err());
     let mut lost = machine();
-    start(&mut lost, Refresh, &Choice::default()).unwrap();
-    lost.finish(Ending::Lost, &Choice::default(), Timestamp::UNIX_EPOCH);
+    start(&mut lost, Refresh).unwrap();
+    lost.finish(Ending::Lost, false, Timestamp::UNIX_EPOCH);
     for machine in [refused, lost] {
         let status = machine.status().unwrap();
         assert_eq!(
