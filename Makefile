@@ -13,6 +13,8 @@ PLUGIN := $(TARGET)/plugin
 NATIVE := $(patsubst aarch64,arm64,$(patsubst x86_64,amd64,$(shell uname -m)))
 ARCH ?= $(NATIVE)
 ARCHES ?= $(ARCH)
+# Installs what it needs to build for another machine.
+FOR_ARCH = $(if $(filter-out $(NATIVE),$(ARCH)),.ci/tools arm64)
 # The folder of what is built for an architecture. Arguments: that of this machine's own, the architecture.
 folder = $(1)$(patsubst %,-%,$(filter-out $(NATIVE),$(2)))
 
@@ -39,13 +41,10 @@ SEED ?=
 SEEDS ?= 1
 SCHEDULE ?=
 
-# For `make bench`: which figures (all, or `scale,memory`), where the table is written as JSON, and further options
+# For `make bench`: which figures (all, or `scale,starts`), where the table is written as JSON, and further options
 # (`--nodes 10,100`, `--help`).
 BENCH_TO ?= $(TARGET)/bench.json
 BENCH ?=
-
-# For `make instructions`: the commit to compare with.
-BASE ?=
 
 # For `make mutants`: the files that are changed, or only what differs from this commit; and further options (`--jobs 2`,
 # `--shard 1/8`, `--iterate`, ...). Changed is what decides: what only waits, sends and listens is left to the tests on a real
@@ -65,27 +64,27 @@ POOLS ?=
 AGENTS ?=
 DOWNLOAD_SECONDS ?= 1
 
-# Installs Debian packages unless their programs are in PATH. Arguments: programs, packages, what else one can do. Only the
-# programs are wanted, so no service is started.
-define debian
-	@$(foreach program,$(1),command -v $(program) >/dev/null &&) exit; \
-	command -v apt-get >/dev/null && [[ $$EUID == 0 ]] || { \
-	  echo "These must be in PATH: $(1). As root on Debian 'make $@' installs them (packages: $(2))$(3)" >&2; exit 1; }; \
-	apt-get update -q && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -yq --no-install-recommends $(2)
-endef
-
 .PHONY: help
 help: ## This list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
 .PHONY: build
-build: programs ## Builds the three programs as they ship, static, and kubectl's plugin kubectl-brupop (ARCH=arm64)
+build: programs plugin ## Builds the three programs as they ship, static, and kubectl's plugin kubectl-brupop (ARCH=arm64)
+
+.PHONY: plugin
+plugin: ## Builds kubectl's plugin kubectl-brupop alone, into target/plugin (ARCH=arm64)
+	@$(FOR_ARCH)
 	@$(ALONE) ARCH=$(ARCH) image/programs $(call folder,$(PLUGIN),$(ARCH)) brupop-cli
 	@cp cli/kubectl_complete-brupop $(call folder,$(PLUGIN),$(ARCH))/
 
 .PHONY: programs
-programs: $(if $(filter-out $(NATIVE),$(ARCH)),cross-tools) ## Builds the three programs as they ship (ARCH=arm64)
+programs:
+	@$(FOR_ARCH)
 	@$(ALONE) ARCH=$(ARCH) image/programs $(call folder,$(SHIPPED),$(ARCH))
+
+.PHONY: build-all
+build-all:
+	@for arch in $(ARCHES); do $(MAKE) --no-print-directory build ARCH=$$arch; done
 
 # Programs of which the agent is for arm64, and runs under qemu on a machine that is not.
 .PHONY: emulated
@@ -96,45 +95,23 @@ emulated: programs
 	@printf '#!/bin/sh\nexec qemu-aarch64-static %s "$$@"\n' $(call folder,$(SHIPPED),arm64)/brupop-agent >$(TARGET)/emulated/brupop-agent
 	@chmod +x $(TARGET)/emulated/brupop-agent
 
-.PHONY: test-arm64
-test-arm64: cross-tools ## Runs the unit tests of api, agent, runtime and webhook as programs for arm64, under qemu
-	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc \
-	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64-static -L /usr/aarch64-linux-gnu" \
-	  cargo test --locked --quiet --target aarch64-unknown-linux-gnu --lib -p brupop-api -p brupop-agent-core -p brupop-agent -p brupop-runtime -p brupop-webhook
-
-.PHONY: build-all
-build-all:
-	@for arch in $(ARCHES); do $(MAKE) --no-print-directory build ARCH=$$arch; done
-
-.PHONY: cross-tools
-cross-tools: ## Installs Debian's cross compiler for arm64 and qemu, unless they are there, and Rust's libraries for it; needs root
-	$(call debian,aarch64-linux-gnu-gcc qemu-aarch64-static,gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static)
-	@rustup target list --installed | grep -q aarch64-unknown-linux-gnu || rustup target add aarch64-unknown-linux-gnu
-
 .PHONY: container
 container: ## Builds the image from Dockerfile, with docker, podman or buildah, whichever is there (IMAGE=...)
 	@IMAGE=$(IMAGE) image/container
 
 .PHONY: image
-image: build-all container-tools ## Packs the programs built here into an image archive, dist/image.oci.tar, with buildah; needs no registry (ARCHES="amd64 arm64": an index of both)
+image: build-all ## Packs the programs built here into an image archive, dist/image.oci.tar, with buildah; needs no registry (ARCHES="amd64 arm64": an index of both; CHECK=true: checks what is in it and how it works, as root, and that two builds are equal)
+	@.ci/tools image
 	@IMAGE=$(IMAGE) image/archive $(DIST)/image.oci.tar $(foreach arch,$(ARCHES),$(call folder,$(SHIPPED),$(arch)))
-
-.PHONY: image-check
-image-check: programs container-tools control-plane ## Checks that the image contains what it should and nothing else, and works; needs root
-	@$(ALONE) cargo build --locked --quiet --workspace --bin brupop-image
-	@$(ALONE) .ci/image $(SHIPPED) $(TARGET)/debug/brupop-image
-
-.PHONY: reproduce
-reproduce: container-tools ## Builds the last commit twice, in different folders, and compares programs and image byte by byte (some minutes; ARCHES="amd64 arm64")
-	@ARCHES="$(ARCHES)" image/reproduce
+	@$(if $(CHECK),testbed/build-control-plane >/dev/null)
+	@$(if $(CHECK),$(ALONE) cargo build --locked --quiet --workspace --bin brupop-image)
+	@$(if $(CHECK),$(ALONE) .ci/image $(SHIPPED) $(TARGET)/debug/brupop-image)
+	@$(if $(filter true,$(CHECK)),ARCHES="$(ARCHES)" image/reproduce)
 
 .PHONY: dist
-dist: build-all yaml container-tools ## Writes the release into dist/: programs, plugin and list of packages for each of ARCHES, image, manifest, the plugin's manifest for krew, checksums (VERSION=..., RELEASE_URL=..., ARCHES="amd64 arm64")
+dist: build-all yaml ## Writes the release into dist/: programs, plugin and list of packages for each of ARCHES, image, manifest, the plugin's manifest for krew, checksums (VERSION=..., RELEASE_URL=..., ARCHES="amd64 arm64")
+	@.ci/tools image
 	@IMAGE=$(IMAGE) RELEASE_URL=$(RELEASE_URL) image/dist $(DIST) $(foreach arch,$(ARCHES),$(call folder,$(SHIPPED),$(arch)) $(call folder,$(PLUGIN),$(arch)))
-
-.PHONY: container-tools
-container-tools: ## Installs Debian's buildah and jq, unless they are there; needs root
-	$(call debian,buildah jq,buildah jq)
 
 .PHONY: control-plane
 control-plane: ## Builds the test bed's control plane, once, into a cache
@@ -150,10 +127,6 @@ demo: control-plane programs $(if $(filter arm64,$(AGENTS)),emulated) ## Updates
 	  --download-seconds $(DOWNLOAD_SECONDS) $(FAULT:%=--fault %) \
 	  $(if $(filter true,$(POOLS)),--pools) $(if $(filter true,$(STAY)),--stay)
 
-.PHONY: prometheus
-prometheus: ## Installs Debian's Prometheus for the tests, unless it is there, and starts no service; needs root
-	$(call debian,prometheus promtool,prometheus,; elsewhere put those of https://prometheus.io/download there)
-
 .PHONY: recording
 recording: control-plane build ## Records what the plugin shows of the demo by pools, as a film in docs/pictures/ (needs Python; installs termtosvg below target/)
 	@cargo build --locked --quiet --workspace --bin brupop-demo
@@ -164,22 +137,33 @@ recording: control-plane build ## Records what the plugin shows of the demo by p
 # Both end at about the same time.
 PLANES := fleets plane
 THREADS ?= 6
-test-plane: THREADS := 3
+tests-plane: THREADS := 3
 OTHERS := $(wildcard */tests/*.rs */tests/*/main.rs)
 OTHERS := $(filter-out $(PLANES),$(sort $(notdir $(patsubst %/main,%,$(basename $(OTHERS))))))
-# What the two are made of: `make test-update` runs the tests of testbed/tests/fleets/update.
-MODULES := $(sort $(notdir $(patsubst %/mod,%,$(basename $(wildcard $(PLANES:%=testbed/tests/%/*.rs) $(PLANES:%=testbed/tests/%/*/mod.rs))))))
-MODULES := $(filter-out main,$(MODULES))
 JOBS ?= 2
+# The workspace each time: a part of it would have other features, and be compiled again.
 TESTED := $(ALONE) cargo test --locked --workspace --quiet
-RUN := env BRUPOP_BINARIES=$(SHIPPED) $(TESTED)
 # For `.ci/run`: runs what fails once more.
 ONCE_MORE ?=
+# What `make test` runs: each program with control planes, and the rest.
+TESTS ?= $(PLANES) $(if $(FILTERS),,rest)
+# The tests that depend most on Kubernetes' version.
+FILTERS := $(if $(filter true,$(OLDEST)),crds:: migrating:: overlays:: policies:: update::)
 
 .PHONY: test
-test: control-plane prometheus ## Runs unit, property and table tests, the bounded model, and the tests on the real control plane (JOBS programs at a time, THREADS tests of each)
+ifneq ($(ARCH),$(NATIVE))
+test:
+	@$(FOR_ARCH)
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc \
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64-static -L /usr/aarch64-linux-gnu" \
+	  cargo test --locked --quiet --target aarch64-unknown-linux-gnu --lib -p brupop-api -p brupop-agent-core -p brupop-agent -p brupop-runtime -p brupop-webhook
+else
+test: control-plane ## Runs unit, property and table tests, the bounded model, and the tests on the real control plane (JOBS programs at a time, THREADS tests of each; TESTS=rest: those without clusters; OLDEST=true: those that depend most on Kubernetes' version, on the oldest one; ARCH=arm64: units under qemu)
+	@.ci/tools prometheus
 	@$(MAKE) --no-print-directory -j2 programs build-tests
-	@$(MAKE) --no-print-directory -j$(JOBS) --output-sync=target $(PLANES:%=test-%) test-units test-docs $(OTHERS:%=test-%)
+	@$(if $(FILTERS),BRUPOP_KUBERNETES=oldest testbed/build-control-plane >/dev/null)
+	@$(if $(FILTERS),BRUPOP_KUBERNETES=oldest) $(MAKE) --no-print-directory -j$(JOBS) --output-sync=target $(TESTS:%=tests-%)
+endif
 
 # Built beside the programs as they ship, which keep one core only when they are linked.
 .PHONY: build-tests
@@ -187,27 +171,13 @@ build-tests:
 	$(ALONE) cargo build --locked --workspace --bins
 	$(TESTED) --no-run
 
-# The workspace each time: a part of it would have other features, and be compiled again.
-.PHONY: test-units test-docs $(PLANES:%=test-%) $(OTHERS:%=test-%) $(MODULES:%=test-%)
-test-units:
+.PHONY: $(PLANES:%=tests-%) tests-rest
+$(PLANES:%=tests-%): tests-%:
+	@$(ONCE_MORE) env BRUPOP_BINARIES=$(SHIPPED) $(TESTED) --test $* -- --test-threads=$(THREADS) $(FILTERS)
+tests-rest:
 	@$(TESTED) --lib --bins --examples
-test-docs:
 	@$(TESTED) --doc
-$(PLANES:%=test-%): test-%:
-	@$(ONCE_MORE) $(RUN) --test $* -- --test-threads=$(THREADS)
-$(OTHERS:%=test-%): test-%:
-	@$(RUN) --test $*
-$(MODULES:%=test-%): test-%:
-	@$(RUN) $(PLANES:%=--test %) -- --test-threads=$(THREADS) $*::
-
-# The oldest Kubernetes that the operator supports, on what depends most on its version.
-OLDEST := crds migrating overlays policies update
-
-.PHONY: test-oldest
-test-oldest: control-plane programs ## Runs the tests that depend most on Kubernetes' version on the oldest one that is supported (builds it once, some minutes)
-	@BRUPOP_KUBERNETES=oldest testbed/build-control-plane >/dev/null
-	cargo build --locked --workspace --bins
-	@BRUPOP_KUBERNETES=oldest $(MAKE) --no-print-directory -j$(JOBS) --output-sync=target $(OLDEST:%=test-%)
+	@env BRUPOP_BINARIES=$(SHIPPED) $(TESTED) $(OTHERS:%=--test %)
 
 .PHONY: neighbours
 neighbours: control-plane build ## Runs Karpenter, Flux's and Argo CD's engines and cert-manager beside a roll-out, and prints what held (builds them once, some ten minutes; then ten minutes; ONLY=karpenter)
@@ -216,16 +186,13 @@ neighbours: control-plane build ## Runs Karpenter, Flux's and Argo CD's engines 
 	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/debug/brupop-neighbours --plugin $(PLUGIN)/kubectl-brupop $(ONLY:%=--only %)
 
 .PHONY: e2e
-e2e: e2e-tools build control-plane ## Runs the image and the default overlay on real kubelets, in namespaces of this machine (six minutes; needs root; STAY=true)
+e2e: build control-plane ## Runs the image and the default overlay on real kubelets, in namespaces of this machine (six minutes; needs root; STAY=true)
+	@.ci/tools e2e
 	@cargo build --locked --quiet --workspace --bin brupop-e2e
 	@$(TARGET)/debug/brupop-e2e --check
 	@testbed/build-nodes >/dev/null
 	@env -u IMAGE -u VERSION image/archive $(TARGET)/e2e.oci.tar $(SHIPPED) >/dev/null
 	@exec $(TARGET)/debug/brupop-e2e --image $(TARGET)/e2e.oci.tar --plugin $(PLUGIN)/kubectl-brupop $(if $(filter true,$(STAY)),--stay)
-
-.PHONY: e2e-tools
-e2e-tools: container-tools ## Installs Debian's runc, nftables and iproute2 for it, unless they are there; needs root
-	$(call debian,runc nft ip,runc nftables iproute2)
 
 .PHONY: chaos
 chaos: control-plane programs ## Makes faults from a seed while 20 nodes are updated, and checks what must hold (CHAOS_SECONDS, SEED, SEEDS, SCHEDULE)
@@ -234,17 +201,9 @@ chaos: control-plane programs ## Makes faults from a seed while 20 nodes are upd
 	  $(if $(SCHEDULE),--schedule $(SCHEDULE),--seconds $(CHAOS_SECONDS) --seeds $(SEEDS) $(SEED:%=--seed %))
 
 .PHONY: bench
-bench: control-plane programs ## Measures what a user of the operator pays, and prints one table (40 minutes, and builds; ONLY=roll-out,starts,idle,ports,scale,memory,pass,verdict, BENCH='--nodes 10,100')
+bench: control-plane programs ## Measures what a user of the operator pays, and prints one table (25 minutes, and builds; ONLY=pass,roll-out,starts,scale, BENCH='--nodes 10,100')
 	@cargo build --release --locked --quiet -p brupop-bench
 	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/release/brupop-bench $(ONLY:%=--only %) --to $(BENCH_TO) $(BENCH)
-
-.PHONY: instructions
-instructions: valgrind ## Counts the instructions of a pass, a verdict and an agent's step: over 5 % more than at BASE, where the branch left main, is an error
-	@.ci/instructions $(BASE)
-
-.PHONY: valgrind
-valgrind: ## Installs Debian's valgrind, unless it is there; needs root
-	$(call debian,valgrind,valgrind)
 
 .PHONY: mutants
 mutants: ## Changes what decides, place by place, and expects that a test fails each time (MUTATED=reconciler/core/src/decide/allocate.rs, IN_DIFF=commit; hours for all)
@@ -259,17 +218,19 @@ model: ## Checks the model in larger worlds; prints states and time (some minute
 	model/check
 
 .PHONY: check
-check: fmt-check lint manifests-check overlays-check concepts links-check workflows-check ## Checks format, lints, generated manifests, overlays, workflows, purity of the decisions, modules
+check: control-plane ## Checks format, lints, generated manifests, overlays, links, workflows, purity of the decisions, modules
+	cargo fmt --all --check
+	@$(MAKE) --no-print-directory lint manifests concepts
+	@git diff --exit-code -- manifests docs/reference.md $(PROMETHEUS_RULE) || { echo "manifests/ does not match api/, or docs/reference.md the programs, or the PrometheusRule $(ALERTS): commit what 'make manifests' wrote" >&2; exit 1; }
+	@kubectl=$$(testbed/build-control-plane)/kubectl; for overlay in kustomize/overlays{,/*/} examples/*/; do "$$kubectl" kustomize "$$overlay" >/dev/null; done
+	@.ci/links
+	@.ci/actionlint $(ACTIONLINT_VERSION)
 	@.ci/pure-crates
 	@.ci/modules
 
 .PHONY: fmt
 fmt: ## Formats the code
 	cargo fmt --all
-
-.PHONY: fmt-check
-fmt-check:
-	cargo fmt --all --check
 
 .PHONY: lint
 lint: ## Runs clippy and rustdoc, warnings denied
@@ -281,10 +242,6 @@ deny: ## Checks licences, bans and sources of our dependencies, and that each is
 	@.ci/cargo-tool deny $(CARGO_DENY_VERSION) check --hide-inclusion-graph bans licenses sources
 	@.ci/cargo-tool machete $(CARGO_MACHETE_VERSION)
 
-.PHONY: workflows-check
-workflows-check: ## Checks GitHub's workflows, with actionlint
-	@.ci/actionlint $(ACTIONLINT_VERSION)
-
 .PHONY: manifests
 manifests: ## Generates the custom resource definitions from api/, the tables of docs/reference.md, and the PrometheusRule of the alerts
 	cargo run --locked --quiet --example crds -- manifests docs/reference.md
@@ -292,10 +249,6 @@ manifests: ## Generates the custom resource definitions from api/, the tables of
 	cargo run --locked --quiet --example reasons -- docs/reference.md
 	@{ sed '/^spec:/q' $(PROMETHEUS_RULE); sed -n '/^groups:/,$$p' $(ALERTS) | sed 's/^./  &/'; } >$(TARGET)/rule.yaml
 	@cp $(TARGET)/rule.yaml $(PROMETHEUS_RULE)
-
-.PHONY: manifests-check
-manifests-check: manifests
-	@git diff --exit-code -- manifests docs/reference.md $(PROMETHEUS_RULE) || { echo "manifests/ does not match api/, or docs/reference.md the programs, or the PrometheusRule $(ALERTS): commit what 'make manifests' wrote" >&2; exit 1; }
 
 .PHONY: yaml
 yaml: ## Writes the release manifest, dist/bottlerocket-update-operator.yaml (OVERLAY=default, VERSION= or IMAGE=), with kubectl or kustomize, or the test bed's kubectl if neither is there
@@ -324,14 +277,6 @@ kind-rollout: ## Applies the overlay dev with that image, and opts the nodes in;
 	  deployment/brupop-webhook deployment/brupop-reconciler daemonset/brupop-agent
 	kubectl --context kind-brupop -n brupop-bottlerocket-aws rollout status --timeout=2m deployment/brupop-webhook
 	kubectl --context kind-brupop -n brupop-bottlerocket-aws rollout status --timeout=2m deployment/brupop-reconciler
-
-.PHONY: links-check
-links-check: ## Checks that every link of the documents leads somewhere
-	@.ci/links
-
-.PHONY: overlays-check
-overlays-check: control-plane
-	@kubectl=$$(testbed/build-control-plane)/kubectl; for overlay in kustomize/overlays{,/*/} examples/*/; do "$$kubectl" kustomize "$$overlay" >/dev/null; done
 
 .PHONY: concepts
 concepts: control-plane ## Counts what users meet: variables, objects, alerts, reasons, components, policies, lines that ship; more than CONCEPTS says is an error

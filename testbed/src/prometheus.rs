@@ -359,7 +359,8 @@ fn program(name: &str) -> Result<PathBuf> {
     let found = std::env::split_paths(&folders)
         .map(|folder| folder.join(name))
         .find(|path| path.is_file());
-    found.with_context(|| format!("{name} is not in PATH: `make prometheus` installs Debian's"))
+    found
+        .with_context(|| format!("{name} is not in PATH: `.ci/tools prometheus` installs Debian's"))
 }
 
 /// Runs promtool, which must be content.

@@ -82,7 +82,7 @@ async fn fleet(nodes: usize, options: &Options) -> Result<Vec<Figure>> {
     let fleet = format!("{nodes} nodes x {pods} pods");
     let figure = |what: &str, value, unit| Figure::new(format!("{what}, {fleet}"), value, unit);
     let peak = later.peak.max(at_work.peak);
-    let changed = format!("{:.0} in a second", number(changes) / took);
+    let rate = format!("{:.0} in a second", number(changes) / took);
     Ok(vec![
         figure("release known to an agent -> first spec moves", known, "s")
             .aim(if nodes <= 10 { 0.1 } else { 0.5 })
@@ -102,7 +102,7 @@ async fn fleet(nodes: usize, options: &Options) -> Result<Vec<Figure>> {
         figure("reconciler: writes while pods change", writes, "").aim(0.0),
         figure("reconciler: CPU while pods change", cpu, "%")
             .aim(5.0)
-            .note(changed),
+            .note(rate),
     ])
 }
 

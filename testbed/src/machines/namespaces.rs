@@ -42,7 +42,7 @@ const CONTAINERS: &str = "k8s.io";
 pub enum Unfit {
     #[error("kubelets and containers need root: sudo env \"PATH=$PATH\" \"HOME=$HOME\" make e2e")]
     NotRoot,
-    #[error("not in PATH: {0}; `make e2e-tools` installs it")]
+    #[error("not in PATH: {0}; `.ci/tools e2e` installs it")]
     Tools(String),
     #[error("{} is below {below}, of which each machine has its own: choose another place", path.display())]
     Hidden { path: PathBuf, below: &'static str },

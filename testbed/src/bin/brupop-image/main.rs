@@ -1,4 +1,4 @@
-//! `make image-check`: do the programs of an unpacked image find and trust an API server, with nothing around them but
+//! `make image CHECK=true`: do the programs of an unpacked image find and trust an API server, with nothing around them but
 //! the image and what a kubelet mounts into a pod? A real API server is asked by its name, from within the image's root.
 
 mod name_server;
