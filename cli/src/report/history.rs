@@ -103,8 +103,8 @@ impl View for History {
             Some(at) => format!("The last update ended {} ago\n", page.age(at)),
             None => "No update has ended yet\n".to_owned(),
         };
-        let head = "VERSION|VARIANT|FIRST SEEN|REACHED BY|FAILED ON";
-        let ranks = [0, 1, 2, 0, 0];
+        let head = "VERSION|VARIANT|FIRST SEEN|REACHED BY|UNDER WAY|FAILED ON";
+        let ranks = [0, 1, 2, 0, 3, 0];
         let rows = self.versions.iter().map(|outcome| outcome.row(page));
         finished
             + &table::section("VERSIONS", head, &ranks, rows.collect(), page)
@@ -128,15 +128,12 @@ impl VersionHistory {
             None => Cell::new(failures),
         };
         let seen = self.first_seen.as_deref().map(|at| page.age(at));
-        let updating = match self.updating {
-            0 => String::new(),
-            nodes => format!(", {nodes} in progress"),
-        };
         vec![
             Cell::new(&self.version),
             Cell::new(&self.variant),
             Cell::new(or_dash(seen.as_deref())),
-            Cell::new(format!("{} nodes{updating}", self.succeeded)),
+            Cell::new(format!("{} nodes", self.succeeded)),
+            Cell::new(self.updating),
             failures,
         ]
     }

@@ -215,12 +215,7 @@ impl Glance {
     fn each(&self, page: &Page) -> String {
         let row = |line: &NodeLine| {
             let (version, state) = (or_dash(line.version.as_deref()), or_dash(line.state));
-            let pool = if self.pools.is_empty() {
-                ""
-            } else {
-                &line.pool
-            };
-            [&line.node, version, state, pool, &line.reason]
+            [&line.node, version, state, &line.pool, &line.reason]
                 .map(Cell::new)
                 .to_vec()
         };
