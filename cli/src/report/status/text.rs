@@ -189,9 +189,9 @@ impl Glance {
             let [done, moving, waits] =
                 [Standing::UpToDate, Standing::Moving, Standing::Waiting].map(count);
             let all = done + moving + waits;
-            let known = self.updated_nodes.map(|_| done);
-            let updated = known.map_or("?".to_owned(), |nodes| nodes.to_string());
-            let bar = bar(POOL_BAR, known.unwrap_or(0), moving, all);
+            // Without reports or a leader nothing is known.
+            let done = self.updated_nodes.map_or(0, |_| done);
+            let bar = bar(POOL_BAR, done, moving, all);
             // The reasons of its nodes stand above.
             let mut waiting = self.waiting.iter();
             let is_told = waiting.any(|group| group.message == line.message)
@@ -199,7 +199,7 @@ impl Glance {
             let why = page.sentence(&line.message);
             vec![
                 Cell::new(&line.pool),
-                Cell::new(format!("{bar} {updated} of {all}")),
+                Cell::new(format!("{bar} {done} of {all}")),
                 Cell::new(format!("{moving} of {}", line.unavailable_limit)),
                 Cell::new(waits),
                 Cell::new(&line.reason).fg(Color::DarkYellow),

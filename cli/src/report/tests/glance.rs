@@ -141,7 +141,7 @@ fn a_terminal_shows_what_moves_first() {
 fn a_fleet_that_is_held_back() {
     // A quota refuses the shadow of one.
     let nodes = halted().shadows.len() + 1;
-    let status = json!({"term": 1, "nodes": nodes, "notOptedInNodes": 2, "conditions": [
+    let status = json!({"term": 1, "nodes": nodes, "notOptedInNodes": 2, "unavailableNodes": 1, "conditions": [
         {"type": "AdmissionEnforced", "status": "False", "reason": "NotRefused", "message": "the webhook let it through",
             "lastTransitionTime": "2026-11-21T01:00:00Z"},
         {"type": "OtherOperator", "status": "True", "reason": "NotRuledOut", "message": "brupop-apiserver is in the namespace x",
@@ -155,7 +155,10 @@ fn a_fleet_that_is_held_back() {
         "status_held_back",
         text(&glance(&Fleet {
             object,
-            around: around(Leads::No(gone)),
+            around: Around {
+                cordoned: None,
+                ..around(Leads::No(gone))
+            },
             ..halted()
         }))
     );
