@@ -213,4 +213,28 @@ mod tests {
             assert!(Marker::parse(&other).is_err(), "{}", other.len());
         }
     }
+
+    #[test]
+    fn each_change_waits_to_be_undone_and_no_record_does() {
+        let at = || Some("2026-11-21T04:00:00Z".to_owned());
+        let changes: [fn(&mut Marker, Option<String>); 6] = [
+            |it, at| it.excluded_at = at,
+            |it, at| it.cordoned_at = at,
+            |it, at| it.drain_started_at = at,
+            |it, _| it.tainted = true,
+            |it, _| it.do_not_disrupt = true,
+            |it, _| it.scale_down_disabled = true,
+        ];
+        let mut record = Marker {
+            evicted_owners: owners(1),
+            ..Marker::default()
+        };
+        for change in changes {
+            let mut changed = record.clone();
+            change(&mut changed, at());
+            assert!(changed.holds_changes(), "{changed:?}");
+        }
+        record.drained_at = at();
+        assert!(!record.holds_changes());
+    }
 }

@@ -10,6 +10,7 @@ mod unreadable;
 mod workloads;
 
 use super::*;
+use crate::cluster::Watched as _;
 use crate::decide::Reason;
 use crate::drain::DrainPlan;
 use crate::policy::Durations;
@@ -169,7 +170,6 @@ fn a_name_that_is_too_long_is_told() {
 
 #[test]
 fn a_pool_that_keeps_zones_apart_says_which_one_is_busy() {
-    use crate::cluster::Watched as _;
     let of = |zone: &str, is_ready: &str| {
         with(
             ready(is_ready, None),
@@ -302,6 +302,104 @@ fn a_new_leader_looks_at_the_pods_before_it_gives_a_drain_up() {
         "Aborting",
         "what the drain fails on is known, too"
     );
+}
+
+/// Nodes that could begin, or whose hosts have staged their updates, each with a slot.
+fn with_updates(nodes: &[(&str, Value)], is_staged: bool) -> Cluster {
+    let (mut spec, mut status) = (json!({"state": "Idle"}), json!({"current_state": "Idle"}));
+    if is_staged {
+        spec = json!({"state": "StagedAndPerformedUpdate", "state_transition_timestamp": NOW, "version": NEW,
+            "attempt": 1, "baseline_boot_id": "boot-1"});
+        status = json!({"current_state": "StagedAndPerformedUpdate", "attempt": 1});
+    }
+    let reported = json!({"current_version": OLD, "target_version": NEW, "boot_id": "boot-1"});
+    let names: Vec<_> = nodes.iter().map(|(node, _)| shadow_name(node)).collect();
+    let shadow = |name| (name, spec.clone(), with(status.clone(), &reported));
+    let shadows: Vec<_> = names.iter().map(|name| shadow(name.as_str())).collect();
+    let mut cluster = cluster(nodes.iter().cloned(), shadows);
+    let slot = |name: &String| json!({"uid": format!("uid-{name}"), "attempt": 1, "since": NOW, "pool": "db"});
+    let slots = names
+        .iter()
+        .filter(|_| is_staged)
+        .map(|name| (name, slot(name)));
+    let slots: BTreeMap<_, _> = slots.collect();
+    let versions = json!([{"version": NEW, "variant": "aws-k8s-1.29", "succeeded": 3}]);
+    put_ledger(
+        &mut cluster,
+        json!({"maxUnavailable": 3}),
+        json!({"slots": slots, "versions": versions}),
+    );
+    know_pods(
+        &mut cluster,
+        &names.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
+    cluster
+}
+
+/// Whether each of these nodes is cordoned, or gives up; and the nodes that get slots.
+fn cordoned(cluster: &Cluster) -> (Vec<bool>, Vec<usize>) {
+    let policy = Policy {
+        default_pool: Rules::of_settings(Limit::Unlimited, vec![], StepDurations::default()),
+        ..policy()
+    };
+    let decided = observe_at(cluster, &policy, NOW);
+    let decided = decided.decide();
+    let reasons = decided.nodes.iter().map(|it| format!("{:?}", it.reason));
+    (
+        reasons.map(|it| it == "Draining(Cordons)").collect(),
+        decided.allocation.taken,
+    )
+}
+
+#[test]
+fn zones_that_are_ready_together_are_left_in_their_order() {
+    for (zones, mode, first) in [
+        (["y", "x", "y"], "OneAtATime", [false, true, false]),
+        (["y", "x", "x"], "OneAtATime", [false, true, true]),
+        (["y", "y", "y"], "OneAtATime", [true; 3]),
+        (["y", "x", "y"], "Spread", [true; 3]),
+    ] {
+        let zone = |at: usize| labels(json!({"topology.kubernetes.io/zone": zones[at]}));
+        let mut cluster = with_updates(&[("a", zone(0)), ("b", zone(1)), ("c", zone(2))], true);
+        let spec = json!({"maxUnavailable": 3, "topology": {"mode": mode}});
+        pool("db", spec).put(&mut cluster);
+        assert_eq!(cordoned(&cluster).0, first, "{zones:?} {mode}");
+    }
+}
+
+#[test]
+fn one_node_of_the_control_plane_is_cordoned_at_a_time() {
+    let member = |more: &Value| with(labels(json!({names::CONTROL_PLANE_LABEL: ""})), more);
+    let (none, not_ready, left_out) = (json!({}), ready("False", None), opted("none"));
+    let away = json!({"spec": {"unschedulable": true}});
+    let marked = marked(json!({"shadow_uid": "u", "attempt": 1, "cordoned_at": NOW}));
+    for (what, second, third, first_two) in rows! {
+        "in the order of names", &none, none.clone() => [true, false];
+        "not Ready", &none, not_ready.clone() => [false; 2];
+        "cordoned", &none, away.clone() => [false; 2];
+        "marked", &none, marked => [false; 2];
+        "not Ready, left out", &none, with(left_out.clone(), &not_ready) => [false; 2];
+        "cordoned, left out", &none, with(left_out.clone(), &away) => [false; 2];
+        "left out", &none, left_out => [true, false];
+        "itself cordoned", &away, none.clone() => [false, true];
+    } {
+        let nodes = [
+            ("a", member(&none)),
+            ("b", member(second)),
+            ("worker", none.clone()),
+        ];
+        let mut cluster = with_updates(&nodes, true);
+        node("c", member(&third)).put(&mut cluster);
+        let cordoned = cordoned(&cluster).0;
+        assert_eq!(
+            (&cordoned[..2], cordoned.last()),
+            (&first_two[..], Some(&true)),
+            "{what}"
+        );
+    }
+    // Nor do two begin in one pass.
+    let two = with_updates(&[("a", member(&none)), ("b", member(&none))], false);
+    assert_eq!(cordoned(&two).1, [0]);
 }
 
 #[test]

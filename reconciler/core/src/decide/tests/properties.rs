@@ -1,11 +1,12 @@
 //! Properties of every decision about any fleet.
 
+use brupop_api::fleet::Slot;
 use proptest::prelude::*;
 
 use super::opt_in::BARE;
 use super::passes::fleet;
 use super::world::*;
-use crate::decide::{new_term, opt_in};
+use crate::decide::{Candidate, join_slots, new_term, opt_in};
 
 /// Its reboot from its present boot is granted, and its agent has claimed it.
 fn claimed<'a>(view: &NodeView<'a>) -> Option<NodeView<'a>> {
@@ -24,6 +25,26 @@ fn claimed<'a>(view: &NodeView<'a>) -> Option<NodeView<'a>> {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_walk_finds_the_slots_of_all(fleet in fleet(), missing in any::<u8>()) {
+        let mut fleet = fleet;
+        let slots = &mut fleet.ledger.status.as_mut().unwrap().slots;
+        // Of shadows before, between and after those that are there.
+        slots.extend(["brs", "brs-n0a", "brs-n2a", "brs-z"].map(|name| (name.to_owned(), Slot::default())));
+        let cluster = fleet.cluster();
+        let Observed { fleet, mut views, .. } = fleet.observe(&cluster);
+        if let Some(at) = usize::from(missing).checked_rem(views.len()) {
+            views.remove(at);
+        }
+        let none = BTreeMap::new();
+        let (nodes, freed) = join_slots(&fleet, &views, &none);
+        let held = nodes.iter().map(Candidate::held).collect::<Vec<_>>();
+        prop_assert_eq!(held, views.iter().map(|view| view.slot(&fleet)).collect::<Vec<_>>());
+        let gone = |name: &&String| views.iter().all(|view| view.shadow_name != **name);
+        let freed = freed.iter().filter(|(_, view)| view.is_none()).map(|(name, _)| *name);
+        prop_assert_eq!(freed.collect::<Vec<_>>(), fleet.slots.keys().filter(gone).collect::<Vec<_>>());
+    }
 
     #[test]
     fn every_write_fits_its_object(fleet in fleet()) {
