@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn each_change_waits_to_be_undone_and_no_record_does() {
         let at = || Some("2026-11-21T04:00:00Z".to_owned());
-        let changes: [fn(&mut Marker, Option<String>); 6] = [
+        let setters: [fn(&mut Marker, Option<String>); 6] = [
             |it, at| it.excluded_at = at,
             |it, at| it.cordoned_at = at,
             |it, at| it.drain_started_at = at,
@@ -229,10 +229,10 @@ mod tests {
             evicted_owners: owners(1),
             ..Marker::default()
         };
-        for change in changes {
-            let mut changed = record.clone();
-            change(&mut changed, at());
-            assert!(changed.holds_changes(), "{changed:?}");
+        for set in setters {
+            let mut marker = record.clone();
+            set(&mut marker, at());
+            assert!(marker.holds_changes(), "{marker:?}");
         }
         record.drained_at = at();
         assert!(!record.holds_changes());

@@ -186,6 +186,7 @@ fn seconds(least: u64) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::tests::rows;
 
     fn parse(more: &[&str]) -> Result<Settings, clap::Error> {
         Settings::try_parse_from(
@@ -203,64 +204,20 @@ mod tests {
 
     #[test]
     fn a_bad_value_is_named_with_a_remedy() {
-        for (bad, variable, hint) in [
-            (
-                "--max-concurrent-update=0",
-                "MAX_CONCURRENT_UPDATE",
-                "such as 2",
-            ),
-            (
-                "--max-concurrent-update=-1",
-                "MAX_CONCURRENT_UPDATE",
-                "such as 10%",
-            ),
-            (
-                "--max-concurrent-update=101%",
-                "MAX_CONCURRENT_UPDATE",
-                "100%",
-            ),
-            (
-                "--max-concurrent-update=many",
-                "MAX_CONCURRENT_UPDATE",
-                "unlimited",
-            ),
-            (
-                "--max-concurrent-update=",
-                "MAX_CONCURRENT_UPDATE",
-                "unlimited",
-            ),
-            (
-                "--exclude-from-lb-wait-time-in-sec=soon",
-                "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC",
-                "such as 300",
-            ),
-            (
-                "--scheduler-time-zone=Berlin",
-                "SCHEDULER_TIME_ZONE",
-                "Europe/Berlin",
-            ),
-            (
-                "--scheduler-window-duration=0h",
-                "SCHEDULER_WINDOW_DURATION",
-                "such as 4h",
-            ),
-            (
-                "--scheduler-window-duration=4",
-                "SCHEDULER_WINDOW_DURATION",
-                "such as 4h",
-            ),
-            ("--soak-seconds=1m", "SOAK_SECONDS", "such as 300"),
-            (
-                "--drain-deadline-seconds=0",
-                "DRAIN_DEADLINE_SECONDS",
-                "from 1",
-            ),
-            (
-                "--lease-duration-seconds=1",
-                "LEASE_DURATION_SECONDS",
-                "3..=300",
-            ),
-        ] {
+        for (bad, variable, hint) in rows! {
+            "--max-concurrent-update=0", "MAX_CONCURRENT_UPDATE" => "such as 2";
+            "--max-concurrent-update=-1", "MAX_CONCURRENT_UPDATE" => "such as 10%";
+            "--max-concurrent-update=101%", "MAX_CONCURRENT_UPDATE" => "100%";
+            "--max-concurrent-update=many", "MAX_CONCURRENT_UPDATE" => "unlimited";
+            "--max-concurrent-update=", "MAX_CONCURRENT_UPDATE" => "unlimited";
+            "--exclude-from-lb-wait-time-in-sec=soon", "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC" => "such as 300";
+            "--scheduler-time-zone=Berlin", "SCHEDULER_TIME_ZONE" => "Europe/Berlin";
+            "--scheduler-window-duration=0h", "SCHEDULER_WINDOW_DURATION" => "such as 4h";
+            "--scheduler-window-duration=4", "SCHEDULER_WINDOW_DURATION" => "such as 4h";
+            "--soak-seconds=1m", "SOAK_SECONDS" => "such as 300";
+            "--drain-deadline-seconds=0", "DRAIN_DEADLINE_SECONDS" => "from 1";
+            "--lease-duration-seconds=1", "LEASE_DURATION_SECONDS" => "3..=300";
+        } {
             let sentence = parse(&[bad]).unwrap_err().to_string();
             assert!(
                 sentence.contains(variable) && sentence.contains(hint),

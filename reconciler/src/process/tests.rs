@@ -16,6 +16,12 @@ use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, interval, timeout};
 
+/// A table, one row a line: what is given, and what is expected of it. Each row is a tuple of all of these.
+macro_rules! rows {
+    ($($($given:expr),+ => $expected:expr;)+) => { [$(($($given,)+ $expected)),+] };
+}
+pub(crate) use rows;
+
 /// The shortest that there is.
 const LEASE: Duration = Duration::from_secs(3);
 const DEADLINE: Duration = Duration::from_secs(30);

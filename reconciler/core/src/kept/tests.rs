@@ -132,31 +132,6 @@ fn the_budgets_of_a_namespace_are_bounded() {
     assert!(budgets.too_many().next().is_none() && budgets.all().len() == 1);
 }
 
-#[test]
-fn the_namespace_with_most_gives_way_first() {
-    let mut all = Kept::default();
-    let long = "k".repeat(300);
-    for namespace in 0..30 {
-        put(&mut all, budget(&format!("usual-{namespace}"), "b", "app"));
-        // Each of these alone has no more than it may.
-        for number in 0..650 {
-            let name = format!("b-{number}");
-            put(&mut all, budget(&format!("many-{namespace}"), &name, &long));
-        }
-    }
-    assert!(all.bytes <= Budget::OF_ALL_MAX);
-    let too_many: Vec<_> = all.too_many().collect();
-    assert!(
-        !too_many.is_empty() && too_many.iter().all(|name| name.starts_with("many")),
-        "{too_many:?}"
-    );
-    let usual = all
-        .groups
-        .iter()
-        .filter(|(name, _)| name.starts_with("usual"));
-    assert_eq!(usual.filter(|(_, it)| it.items.len() == 1).count(), 30);
-}
-
 #[derive(Clone, Debug)]
 enum Told {
     Retain(Vec<u8>),

@@ -10,6 +10,7 @@ use hyper::body::Bytes;
 use kube::client::Body as HttpBody;
 
 use super::*;
+use crate::process::tests::rows;
 use brupop_api::facts::ShadowFacts;
 use brupop_core::objects::NodeFacts;
 
@@ -86,51 +87,15 @@ fn request(object: Object<String>, body: Body) -> Request {
 #[tokio::test]
 async fn a_denial_is_of_node_or_shadow() {
     let denied = |object| Outcome::Denied(object, "frozen".into());
-    for (frozen, object, body, outcome, shown) in [
-        ("/nodes/", node(), patch_nothing(), denied(node()), vec![]),
-        (
-            "/nodes/",
-            shadow(),
-            grant(None, &[]),
-            denied(node()),
-            vec![],
-        ),
-        (
-            "/nodes/",
-            shadow(),
-            patch_nothing(),
-            Outcome::Written,
-            vec![shadow()],
-        ),
-        (
-            "/bottlerocketshadows/",
-            shadow(),
-            grant(None, &[]),
-            denied(shadow()),
-            vec![node()],
-        ),
-        (
-            "/bottlerocketshadows/",
-            shadow(),
-            patch_nothing(),
-            denied(shadow()),
-            vec![],
-        ),
-        (
-            "/bottlerocketshadows/",
-            node(),
-            patch_nothing(),
-            Outcome::Written,
-            vec![node()],
-        ),
-        (
-            "/nothing/",
-            shadow(),
-            grant(None, &[]),
-            Outcome::Written,
-            vec![node(), shadow()],
-        ),
-    ] {
+    for (frozen, object, body, outcome, shown) in rows! {
+        "/nodes/", node(), patch_nothing(), denied(node()) => vec![];
+        "/nodes/", shadow(), grant(None, &[]), denied(node()) => vec![];
+        "/nodes/", shadow(), patch_nothing(), Outcome::Written => vec![shadow()];
+        "/bottlerocketshadows/", shadow(), grant(None, &[]), denied(shadow()) => vec![node()];
+        "/bottlerocketshadows/", shadow(), patch_nothing(), denied(shadow()) => vec![];
+        "/bottlerocketshadows/", node(), patch_nothing(), Outcome::Written => vec![node()];
+        "/nothing/", shadow(), grant(None, &[]), Outcome::Written => vec![node(), shadow()];
+    } {
         let request = request(object, body);
         let answer = api_server(frozen).send(&request).await;
         let objects: Vec<_> = answer.objects.into_iter().map(|it| it.object).collect();

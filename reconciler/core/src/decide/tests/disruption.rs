@@ -253,24 +253,6 @@ fn the_release_is_one_write_that_leaves_no_marker() {
     assert_eq!(sets(write(&first(&seen)), Field::DoNotDisrupt), None);
 }
 
-#[test]
-fn a_node_that_is_removed_soon_after_its_update_is_told() {
-    for (state, ran, soon, expected) in [
-        (Idle, NEW, true, true),
-        (MonitoringUpdate, NEW, true, true),
-        (Idle, NEW, false, false),
-        (Idle, OLD, true, false),
-        (StagedAndPerformedUpdate, NEW, true, false),
-    ] {
-        let mut view =
-            updating(state, state).with_shadow(|shadow| shadow.status.current_version = Some(ran));
-        (view.node, view.time.removed_soon) = (None, soon);
-        let told =
-            decide(&fleet(), &view).step == Some(Step::DeleteShadow(Deletion::UpdatedNodeGone));
-        assert_eq!(told, expected, "{state:?} {ran} {soon}");
-    }
-}
-
 /// The other node's update begins once this is over, which ends by itself: the emptied node is needed then.
 #[test]
 fn what_ends_by_itself_releases_nothing() {

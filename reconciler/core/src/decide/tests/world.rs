@@ -21,8 +21,8 @@ pub(super) use super::{
     Decided, allocate, decide, failures_of, marker_of, next_state, records_of, sets, slot_of, write,
 };
 pub(super) use crate::decide::{
-    Abort, Deletion, DrainStep, Effect, LimitScope, MonitorStep, OtherOperator, Reason, RebootStep,
-    Silence, StagingStep, Step, TOO_MANY_PODS, TooManyFailures, Turn, UsedUp,
+    Abort, DrainStep, Effect, LimitScope, MonitorStep, OtherOperator, Reason, RebootStep, Silence,
+    StagingStep, Step, TOO_MANY_PODS, TooManyFailures, Turn, UsedUp,
 };
 pub(super) use crate::drain::PodKey;
 pub(super) use crate::facts::{

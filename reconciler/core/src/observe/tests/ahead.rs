@@ -54,22 +54,6 @@ fn readiness_two_hours_ahead_keeps_no_slot_and_fails_no_node() {
     }
 }
 
-#[test]
-fn host_back_with_clock_ahead_has_normal_time_to_report() {
-    let spec = json!({"state": "RebootedIntoUpdate", "state_transition_timestamp": "2026-11-21T03:00:00Z",
-        "attempt": 7, "reboot_granted_boot_id": "b"});
-    let status = json!({"current_state": "StagedAndPerformedUpdate", "attempt": 7});
-    let cluster = cluster(
-        [("n", ready("True", Some(AHEAD)))],
-        [("brs-n", spec, status)],
-    );
-    let mut ahead = Ahead::default();
-    for (seconds, overdue) in [(0, false), (599, false), (600, true)] {
-        let observed = seen(&cluster, &POLICY, seconds, &mut ahead);
-        assert_eq!(observed.views[0].time.step_overdue, overdue, "{seconds}");
-    }
-}
-
 /// Each field: what is waited for since its time, and for how many seconds.
 #[test]
 fn every_time_ahead_counts_from_its_first_sight() {
