@@ -93,24 +93,6 @@ async fn silence_after_the_claim_ends_nothing() {
     .await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn silence_of_an_idle_host_is_waited_for() {
-    let solo = Solo::idle().await;
-    solo.faults(Faults::answer(Call::Status, Answer::Hang));
-    until_silent(&solo).await;
-    solo.never("it ends", || {
-        solo.ends() > 0 || solo.status().crash_count.unwrap_or(0) > 0
-    })
-    .await;
-    solo.faults(Faults::default());
-    solo.stage(1);
-    solo.until_at(1, STAGED).await;
-    assert_eq!(
-        (solo.status().problem, solo.status().problem_since),
-        (None, None)
-    );
-}
-
 /// The API server has died, and with it one agent after the other: only the status remembers for how long.
 #[tokio::test(start_paused = true)]
 async fn since_when_it_is_silent_survives_agents() {

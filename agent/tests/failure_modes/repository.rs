@@ -81,24 +81,3 @@ async fn a_set_that_is_armed_unsaid_is_downloaded_over() {
     let status = solo.second_attempt().await;
     assert_eq!(status.current_version.as_deref(), Some(NEW));
 }
-
-/// The host takes its time, and refuses to be asked again meanwhile.
-#[tokio::test(start_paused = true)]
-async fn a_reboot_that_is_under_way_is_awaited() {
-    let solo = solo(&[]).await;
-    solo.stage(1);
-    solo.until_at(1, STAGED).await;
-    solo.faults(Faults {
-        reboot_delay: Duration::from_mins(12),
-        ..Faults::default()
-    });
-    solo.grant();
-    let status = solo.until_at(1, State::RebootedIntoUpdate).await;
-    assert_eq!(
-        (
-            status.current_version.as_deref(),
-            status.crash_count.unwrap_or(0)
-        ),
-        (Some(NEW), 0)
-    );
-}

@@ -106,6 +106,32 @@ fn idle_refreshes_and_reports_what_it_finds() {
 }
 
 #[test]
+fn a_refresh_that_begins_notes_what_ended_before_it() {
+    let due = StepMemory {
+        refresh_due: true,
+        ..refreshed()
+    };
+    let since_boot = BegunCommand {
+        before: None,
+        ..first_look(0)
+    };
+    let prepared = is_staged(last(Command::Prepare, true, 5));
+    let idle = shadow(State::Idle);
+    for (updates, asked) in [
+        (Updates::Unknown, since_boot),
+        (available(), call(Refresh, 1)),
+        (prepared, first_look(5)),
+    ] {
+        let (step, memory) = step(&old(updates), &facts(&idle), &due);
+        assert_eq!(words(&step), "refresh");
+        assert_eq!((memory.asked, memory.refresh_due), (Some(asked), false));
+    }
+    let turn = shadow(State::StagedAndPerformedUpdate);
+    let (step, memory) = step(&old(available()), &facts(&turn), &due);
+    assert!(words(&step) == "prepare" && memory.refresh_due);
+}
+
+#[test]
 fn idle_reports_what_prevents_an_update() {
     let idle = || {
         with(shadow(State::Idle), |_, status| {

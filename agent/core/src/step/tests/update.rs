@@ -155,6 +155,25 @@ fn a_prepare_that_wrote_another_version_is_believed() {
 }
 
 #[test]
+fn what_a_prepare_wrote_instead_is_held_against_the_attempt_that_asked_for_it() {
+    let turn = || shadow(State::StagedAndPerformedUpdate);
+    let other = old(is_staged(saying("Starting update to 1.21.0\n", 5)));
+    for (says, shadow, wrote_instead) in [
+        ("its own", turn(), Some(1)),
+        (
+            "ahead, and the turn comes",
+            with(turn(), |_, status| status.attempt = None),
+            None,
+        ),
+        ("ahead", shadow(State::Idle), None),
+    ] {
+        let (_, memory) = step(&other, &facts(&shadow), &asked(Prepare, 1));
+        assert_eq!(memory.wrote_instead, wrote_instead, "{says}");
+        assert_eq!(memory.distrusted_at, Some(time(5)), "{says}");
+    }
+}
+
+#[test]
 fn others_staging_and_activation_are_not_ours() {
     let goal = || shadow(State::StagedAndPerformedUpdate);
     let ours = || with(goal(), |_, status| status.staged = Some(staged(NEW, 5)));
