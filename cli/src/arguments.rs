@@ -57,8 +57,8 @@ pub enum Command {
     },
     /// Show why a node's update moves or waits, and what would have to change
     ///
-    /// With plain kubectl: `kubectl describe brs brs-NODE -n NAMESPACE`, `kubectl events -n NAMESPACE --for brs/brs-NODE` and
-    /// `kubectl events -n default --for node/NODE`. docs/reference.md has a table of what to do about each reason.
+    /// With plain kubectl: `kubectl describe brs brs-NODE -n NAMESPACE` and `kubectl events -n default --for node/NODE`.
+    /// docs/reference.md has a table of what to do about each reason.
     Why {
         /// Name of the node
         #[arg(value_parser = node_name)]
@@ -77,7 +77,7 @@ pub enum Command {
     /// Show the outcome of each version, and the operator's Events
     ///
     /// API servers keep Events for an hour by default. With plain kubectl: `status.versions` in
-    /// `kubectl get brf fleet -n NAMESPACE -o yaml`, and `kubectl events -n NAMESPACE`.
+    /// `kubectl get brf fleet -n NAMESPACE -o yaml`, `kubectl events -n default` about nodes, and `kubectl events -n NAMESPACE`.
     History {
         /// Name of the node whose Events are shown; without it, those of all
         #[arg(value_parser = node_name)]

@@ -184,7 +184,7 @@ impl OperatorApi {
             Err(forbidden @ Error::Forbidden(_)) => Err(forbidden.to_string()),
             other => Ok(other?.map(NodeFacts::from)),
         };
-        let (events, notes) = self.node_events(node, shadow.is_some()).await?;
+        let (events, notes) = self.events(Some(node)).await?;
         Ok(AboutNode {
             namespace: self.namespace.clone(),
             shadow,
@@ -195,22 +195,6 @@ impl OperatorApi {
             notes,
             leads: self.leads().await,
         })
-    }
-
-    /// Reads the recent Events about this node. The reconciler publishes one about a Node on its shadow, too, if there is one.
-    pub async fn node_events(
-        &self,
-        node: &str,
-        has_shadow: bool,
-    ) -> Result<(Vec<Event>, Vec<String>), Error> {
-        let (namespace, kind, name) = if has_shadow {
-            let shadow = names::shadow_name(node);
-            (self.namespace.as_str(), "BottlerocketShadow", shadow)
-        } else {
-            (EVENTS_OF_NODES, "Node", node.to_owned())
-        };
-        let about = format!(",involvedObject.kind={kind},involvedObject.name={name}");
-        self.events(namespace, &about).await
     }
 
     /// Returns the name of the node that is meant: people also give the name of its shadow.
@@ -226,22 +210,28 @@ impl OperatorApi {
         self.read(&names::shadow_name(node)).await.ok()?
     }
 
-    /// Reads the reconciler's Events that these fields select. Others may write Events about our objects, too, and say
-    /// anything. A caller who may not read them gets a note.
-    pub async fn events(
-        &self,
-        namespace: &str,
-        fields: &str,
-    ) -> Result<(Vec<Event>, Vec<String>), Error> {
-        let api = Api::<Item<Event>>::namespaced(self.client.clone(), namespace);
-        match list(&api, &format!("reportingComponent={REPORTER}{fields}")).await {
-            Ok(found) => {
-                let events = found.into_iter().filter_map(|item| item.body.ok());
-                Ok((events.collect(), vec![]))
+    /// Reads the reconciler's recent Events about this node, or all. They are about the Node, or about its shadow while there is
+    /// no Node. Others may write Events about our objects, too, and say anything. A caller who may not read them gets a note.
+    pub async fn events(&self, node: Option<&str>) -> Result<(Vec<Event>, Vec<String>), Error> {
+        let (mut events, mut notes) = (vec![], vec![]);
+        let shadow = node.map(names::shadow_name);
+        for (namespace, kind, name) in [
+            (EVENTS_OF_NODES, "=Node", node),
+            (&*self.namespace, "!=Node", shadow.as_deref()),
+        ] {
+            let name = name.map(|name| format!(",involvedObject.name={name}"));
+            let fields = format!(
+                "reportingComponent={REPORTER},involvedObject.kind{kind}{}",
+                name.unwrap_or_default()
+            );
+            let api = Api::<Item<Event>>::namespaced(self.client.clone(), namespace);
+            match list(&api, &fields).await {
+                Ok(found) => events.extend(found.into_iter().filter_map(|item| item.body.ok())),
+                Err(forbidden @ Error::Forbidden(_)) => notes.push(forbidden.to_string()),
+                Err(error) => return Err(error),
             }
-            Err(forbidden @ Error::Forbidden(_)) => Ok((vec![], vec![forbidden.to_string()])),
-            Err(error) => Err(error),
         }
+        Ok((events, notes))
     }
 
     /// Says whether a reconciler leads. Whatever else was asked for is answered all the same.

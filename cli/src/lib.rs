@@ -67,14 +67,11 @@ pub async fn run(arguments: Arguments) -> Result<(), Error> {
         Command::History { node } => {
             let server = server().await?;
             let fleet = server.fleet_object().await?.object;
-            let events = match node {
-                Some(node) => {
-                    let node = server.node_named(&node).await;
-                    let has_shadow = server.shadow(&node).await.is_some();
-                    server.node_events(&node, has_shadow).await?
-                }
-                None => server.events(&server.namespace, "").await?,
+            let node = match node {
+                Some(node) => Some(server.node_named(&node).await),
+                None => None,
             };
+            let events = server.events(node.as_deref()).await?;
             print(&history::of(&fleet, events), output, &flags)
         }
         Command::Version => {

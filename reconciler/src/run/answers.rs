@@ -366,7 +366,7 @@ impl Reconciler {
         }
         // A kubelet has its shadow made and deleted as often as it likes.
         if may_log || what == "written" {
-            self.publish(context.event, context.objects);
+            self.publish(context.event, context.about);
         }
     }
 
@@ -382,7 +382,7 @@ impl Reconciler {
                 says,
                 "a node was not labelled; trying again, later each time"
             );
-            self.publish(Some(event), context.objects.clone());
+            self.publish(Some(event), context.about.clone());
         }
     }
 }

@@ -104,8 +104,8 @@ pub struct Context {
     pub state: &'static str,
     pub reason: &'static str,
     pub event: Option<EventText>,
-    /// The objects on which the Event is published.
-    pub objects: Vec<ObjectReference>,
+    /// The object on which the Event is published.
+    pub about: Option<ObjectReference>,
     /// The phase or update that ends once the request succeeds.
     pub ended: Vec<Ended>,
 }
@@ -169,11 +169,8 @@ impl Context {
         event: Option<EventText>,
     ) -> Self {
         let name = view.shadow_name;
-        let shadow = cluster.shadow(name);
-        let on_node = shadow.is_none() || event.as_ref().is_some_and(EventText::concerns_node);
-        let node = cluster.node(name).filter(|_| on_node);
-        let on_node = node.map(|node| node.object_ref());
-        let on_shadow = shadow.map(|shadow| shadow.object_ref(&()));
+        let on_node = cluster.node(name).map(|node| node.object_ref());
+        let on_shadow = || Some(cluster.shadow(name)?.object_ref(&()));
         let spec = view.shadow.map(|shadow| shadow.spec);
         let version = spec.as_ref().and_then(|spec| spec.version);
         Self {
@@ -182,17 +179,16 @@ impl Context {
             state: spec.map_or("", |spec| spec.state.as_str()),
             reason,
             event,
-            objects: on_node.into_iter().chain(on_shadow).collect(),
+            about: on_node.or_else(on_shadow),
             ended: vec![],
         }
     }
 
     fn of_fleet(cluster: &Cluster, event: Option<EventText>) -> Self {
-        let fleet = cluster.fleet().map(|fleet| fleet.object.object_ref(&()));
         Self {
             reason: event.as_ref().map_or("", |event| event.reason),
             event,
-            objects: fleet.into_iter().collect(),
+            about: cluster.fleet().map(|fleet| fleet.object.object_ref(&())),
             ..Self::default()
         }
     }
@@ -245,7 +241,7 @@ impl Request {
         let mut context = Context::of(cluster, view, reason.as_str(), event);
         if step == Step::DeleteShadow(Deletion::UpdatedNodeGone) {
             // Nobody looks at the Events of objects that are gone.
-            context.objects = Context::of_fleet(cluster, None).objects;
+            context.about = Context::of_fleet(cluster, None).about;
         }
         context.ended = phases::ended_by(cluster, fleet, view, step);
         Some(Self::new(cluster, object.owned(), body, context))
@@ -257,7 +253,7 @@ impl Request {
             node: node.name.to_owned(),
             reason: event.reason,
             event: Some(event),
-            objects: vec![cluster.node(node.shadow_name)?.object_ref()],
+            about: Some(cluster.node(node.shadow_name)?.object_ref()),
             ..Context::default()
         };
         let body = Body::Patch(patch(cluster, write)?);

@@ -1,7 +1,6 @@
 //! Messages to people: conditions and figures in statuses, Events, log lines. Statuses are written once they no longer change.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use brupop_api::conditions::{Condition, PROGRESSING};
@@ -194,7 +193,7 @@ impl Reconciler {
             why,
             "this node is left alone"
         );
-        self.publish(context.event, context.objects);
+        self.publish(context.event, context.about);
     }
 
     /// Says why the node moves or not: by a log line when the reason changes, and by the condition once it no longer
@@ -329,7 +328,7 @@ impl Reconciler {
             let reason = word;
             tracing::info!(node, version, state, reason, says, left_out, "Progressing");
         }
-        self.publish(context.event, context.objects);
+        self.publish(context.event, context.about);
     }
 
     /// Returns what this process knows beyond the reason. The text changes no more often than the reason.
@@ -403,7 +402,7 @@ impl Reconciler {
             let event = EventText::of_refusal(view, pod, why);
             let word = Reason::Draining(DrainStep::Evicts).as_str();
             let context = Context::of(pass.cluster, view, word, Some(event));
-            self.publish(context.event, context.objects);
+            self.publish(context.event, context.about);
         }
     }
 
@@ -443,7 +442,7 @@ impl Reconciler {
         let status = wanted.patch(&fleet.object, observed.fleet.now);
         let context = Context {
             event: wanted.new_obstacle(&fleet.object),
-            objects: vec![fleet.object.object_ref(&())],
+            about: Some(fleet.object.object_ref(&())),
             ..Context::default()
         };
         self.apply(pass, Object::FleetStatus, status, context);
@@ -481,42 +480,41 @@ impl Reconciler {
         self.send(pass, request);
     }
 
-    /// Publishes this Event, if there is one, on each of these objects.
-    pub(crate) fn publish(&mut self, event: Option<EventText>, objects: Vec<ObjectReference>) {
-        let Some(text) = event else { return };
+    /// Publishes this Event on this object, if there are both.
+    pub(crate) fn publish(&mut self, event: Option<EventText>, about: Option<ObjectReference>) {
+        let (Some(text), Some(about)) = (event, about) else {
+            return;
+        };
+        while self.events.try_join_next().is_some() {}
+        let reason = text.reason;
+        if self.events.len() >= MAX_EVENTS {
+            tracing::debug!(
+                reason,
+                "too many Events are being published; one is dropped"
+            );
+            return;
+        }
         let (note, action) = text.printable();
-        let event = Arc::new(Event {
+        let event = Event {
             type_: if text.warning {
                 EventType::Warning
             } else {
                 EventType::Normal
             },
-            reason: text.reason.to_owned(),
+            reason: reason.to_owned(),
             note: Some(note),
             action,
             secondary: None,
+        };
+        let recorder = self.recorder.clone();
+        self.events.spawn(async move {
+            let error = match timeout(EVENT_TIMEOUT, recorder.publish(&event, &about)).await {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => describe(&error),
+                Err(_) => "no answer in time".to_owned(),
+            };
+            tracing::debug!(reason, error, "an Event could not be published");
         });
-        for object in objects {
-            while self.events.try_join_next().is_some() {}
-            if self.events.len() >= MAX_EVENTS {
-                let reason = text.reason;
-                tracing::debug!(
-                    reason,
-                    "too many Events are being published; one is dropped"
-                );
-                return;
-            }
-            let (recorder, event) = (self.recorder.clone(), Arc::clone(&event));
-            self.events.spawn(async move {
-                let error = match timeout(EVENT_TIMEOUT, recorder.publish(&event, &object)).await {
-                    Ok(Ok(())) => return,
-                    Ok(Err(error)) => describe(&error),
-                    Err(_) => "no answer in time".to_owned(),
-                };
-                let reason = &event.reason;
-                tracing::debug!(reason, error, "an Event could not be published");
-            });
-        }
     }
 }
 

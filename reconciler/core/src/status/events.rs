@@ -48,12 +48,6 @@ impl EventText {
         }
     }
 
-    /// Whether it is published on the Node, too. What begins and what ends an update is, and all that is wrong. Steps between are told
-    /// by the shadow's condition: each Event is a write to the API server.
-    pub fn concerns_node(&self) -> bool {
-        self.warning || matches!(self.reason, "UpdateStarted" | "Updated" | "OptedOut")
-    }
-
     /// Note and action as they are published: they may quote agents, hosts and API servers. Events that differ in nothing but
     /// their notes would be merged, and the later note lost; so the action tells them apart.
     pub fn printable(&self) -> (String, String) {

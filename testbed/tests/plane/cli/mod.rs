@@ -356,7 +356,6 @@ async fn what_happened_is_told(fleet: &Fleet, admin: &Person) -> Result<()> {
             &["FellBack", "VersionHalted", "UpdateAborted", "Updated"],
         )
         .await?;
-    // The Event of the shadow, and that of the control plane about the Node.
     admin
         .says("why node-2", &["UpdateStarted", "Updated"])
         .await?;
