@@ -5,7 +5,6 @@
 
 pub mod agent;
 pub mod host;
-pub mod identity;
 pub mod options;
 pub mod process;
 mod retry;

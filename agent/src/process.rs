@@ -1,18 +1,14 @@
 //! Puts the agent together and runs it.
 
-use brupop_api::identity::PodIdentity;
-use brupop_api::names::shadow_name;
+use brupop_api::identity::IdentityError;
+use brupop_api::names::{NODE_NAME_MAX, shadow_name};
 use brupop_runtime::client::ClientError;
-use brupop_runtime::errors::describe;
 use brupop_runtime::{ClusterConfig, Heartbeat, Shutdown};
-use kube::Client;
 use tokio::sync::watch;
 use tracing::Instrument as _;
 
 use crate::agent::{Agent, SocketAbandoned};
-use crate::identity::{WhoError, who_am_i};
 use crate::options::Options;
-use crate::retry::Retry;
 use crate::{shadow, watchdog};
 
 /// Reasons why the agent cannot run.
@@ -21,9 +17,16 @@ pub enum ProcessError {
     /// No way to the API server.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The node is not known.
-    #[error("the agent cannot find out which node it runs on")]
-    Who(#[source] WhoError),
+    /// The token is bound to no pod on a node.
+    #[error(
+        "{0}; run the agent with the token that is mounted into its pod, on Kubernetes 1.32 or newer"
+    )]
+    Token(#[from] IdentityError),
+    /// The shadow's name would be too long.
+    #[error(
+        "the name of node {0} has more than {NODE_NAME_MAX} characters: no shadow can be named after it"
+    )]
+    NameTooLong(String),
     #[error("cannot handle signals")]
     Signals(#[source] std::io::Error),
     #[error("cannot start the watchdog")]
@@ -41,10 +44,10 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
     let cluster = ClusterConfig::of_pod("brupop-agent")?;
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
     let client = cluster.client()?;
-    let me = tokio::select! {
-        me = identify(&client) => me?,
-        () = shutdown.requested() => return Ok(()),
-    };
+    let me = cluster.pod()?;
+    if me.node_name.len() > NODE_NAME_MAX {
+        return Err(ProcessError::NameTooLong(me.node_name));
+    }
     let span = tracing::info_span!("agent", node = me.node_name);
     tracing::info!(parent: &span, pod = me.pod_name, agent = env!("CARGO_PKG_VERSION"), "agent started");
 
@@ -61,21 +64,4 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
     let agent = Agent::new(options, client, cluster.namespace(), &me.node_name);
     let living = agent.live(seen, shutdown, &heartbeat);
     Ok(living.instrument(span).await?)
-}
-
-/// Asks until the API server answers.
-async fn identify(client: &Client) -> Result<PodIdentity, ProcessError> {
-    let mut question = Retry::new("asking the API server which node the agent's token belongs to");
-    loop {
-        match who_am_i(client.clone()).await {
-            Ok(me) => {
-                question.resolved();
-                return Ok(me);
-            }
-            Err(error) if error.is_temporary() => {
-                tokio::time::sleep(question.failed(&describe(&error))).await;
-            }
-            Err(error) => return Err(ProcessError::Who(error)),
-        }
-    }
 }

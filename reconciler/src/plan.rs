@@ -111,7 +111,7 @@ pub async fn run(settings: Settings, now: bool, output: PlanFormat) -> Result<St
     let api = ApiServer {
         client: client.clone(),
         namespace: config.namespace().to_owned(),
-        own_node: own_node(&client).await,
+        own_node: own_node(&config),
     };
     let watches = Arc::new(Watches::start(&client, config.namespace()));
     let recorder = Recorder::new(client, reporter(None));

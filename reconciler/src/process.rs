@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use brupop_api::{identity, names};
+use brupop_api::names;
 use brupop_runtime::authorizer::{Authorizer, Requirement};
 use brupop_runtime::tls::{Resolver, TlsError};
 use brupop_runtime::{
@@ -12,12 +12,9 @@ use brupop_runtime::{
     metrics_endpoint,
 };
 use jiff::Timestamp;
-use k8s_openapi::api::authentication::v1::SelfSubjectReview;
-use kube::api::PostParams;
+use kube::Client;
 use kube::runtime::events::{Recorder, Reporter};
-use kube::{Api, Client};
 use tokio::sync::watch;
-use tokio::time::timeout;
 
 use crate::cli::Settings;
 use crate::lease::{self, Elected, Election, Timing};
@@ -28,8 +25,6 @@ use crate::watches::Watches;
 
 /// A loop that has not come round for so long is stuck: this process does not lead, and its kubelet starts it again.
 pub(crate) const STUCK: Duration = Duration::from_secs(10);
-/// Longest wait for the answer that names the node of this process.
-const WHO_AM_I_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reasons why the reconciler cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -112,11 +107,10 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let metrics_pages =
         metrics_endpoint::serve(listener, resolver, scrapers, render, drops, ending());
     let pages = tokio::spawn(async move { tokio::join!(health_pages, metrics_pages) });
-    let starting = async { (own_node(&client).await, watches.wait_until_synced().await) };
-    let (own_node, ()) = tokio::select! {
-        ready = heartbeat.during(starting) => ready,
+    tokio::select! {
+        () = heartbeat.during(watches.wait_until_synced()) => {}
         () = shutdown.requested() => return Ok(()),
-    };
+    }
     health.ready();
 
     let election = Election {
@@ -129,7 +123,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let api = ApiServer {
         client: client.clone(),
         namespace,
-        own_node,
+        own_node: own_node(&cluster),
     };
     let reconciler =
         |elected| Reconciler::new(policy, settings, api, recorder, watches, elected, metrics);
@@ -168,17 +162,11 @@ async fn lead_in_turn(
 
 /// The node that this process runs on, from its own token; `None` if that is not known. Only the order of updates
 /// depends on it.
-pub(crate) async fn own_node(client: &Client) -> Option<String> {
-    let reviews = Api::<SelfSubjectReview>::all(client.clone());
-    let params = PostParams::default();
-    let review = SelfSubjectReview::default();
-    let answer = timeout(WHO_AM_I_TIMEOUT, reviews.create(&params, &review)).await;
-    let user = answer.ok()?.ok()?.status?.user_info?;
-    let pod = identity::pod_identity(&user.extra.unwrap_or_default());
-    if pod.is_err() {
-        let says =
-            "this process does not know which node it runs on: its token is not bound to a pod";
-        tracing::info!("{says}");
+pub(crate) fn own_node(cluster: &ClusterConfig) -> Option<String> {
+    let pod = cluster.pod();
+    if let Err(why) = &pod {
+        let why = why.to_string();
+        tracing::info!(why, "this process does not know which node it runs on");
     }
     Some(pod.ok()?.node_name)
 }

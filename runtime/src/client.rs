@@ -1,7 +1,10 @@
 //! Kubernetes clients with limits on every wait.
 
 use crate::api_requests::ApiRequests;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use brupop_api::Item;
+use brupop_api::identity::{IdentityError, PodIdentity};
 use brupop_api::item::Readable;
 use http::{HeaderValue, header::USER_AGENT};
 use hyper_timeout::TimeoutConnector;
@@ -14,6 +17,7 @@ use kube::config::InClusterError;
 use kube::core::request::Request;
 use kube::{Client, Config, Error, Resource, Result};
 use serde::Serialize;
+use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
 use std::{env, error, fs};
@@ -99,6 +103,16 @@ impl ClusterConfig {
         &self.config.default_namespace
     }
 
+    /// The pod that our token is bound to, and its node, as the token itself says. Whatever it says, the API server judges it.
+    ///
+    /// # Errors
+    /// It does not say so: it is bound to no pod on a node.
+    pub fn pod(&self) -> Result<PodIdentity, IdentityError> {
+        let file = self.config.auth_info.token_file.as_ref();
+        let token = file.and_then(|file| fs::read_to_string(file).ok());
+        claimed(&token.unwrap_or_default())
+    }
+
     /// A client that retries for a while after 429, 503 and 504.
     ///
     /// # Errors
@@ -143,6 +157,23 @@ impl ClusterConfig {
             .service(http.build::<_, Body>(connector));
         Ok(Client::new(service, config.default_namespace.clone()))
     }
+}
+
+/// Reads the claims of a service account's token.
+fn claimed(token: &str) -> Result<PodIdentity, IdentityError> {
+    let payload = token.split('.').nth(1).unwrap_or_default();
+    let payload = URL_SAFE_NO_PAD.decode(payload).unwrap_or_default();
+    let claims: Value = serde_json::from_slice(&payload).unwrap_or_default();
+    let one = |claim| match claims.pointer(claim).and_then(Value::as_str) {
+        None | Some("") => Err(IdentityError::Missing(claim)),
+        Some(value) => Ok(value.to_owned()),
+    };
+    Ok(PodIdentity {
+        node_name: one("/kubernetes.io/node/name")?,
+        node_uid: one("/kubernetes.io/node/uid")?,
+        pod_name: one("/kubernetes.io/pod/name")?,
+        pod_uid: one("/kubernetes.io/pod/uid")?,
+    })
 }
 
 fn of_folder(folder: &Path) -> Result<Config, Box<dyn error::Error + Send + Sync>> {
@@ -216,8 +247,35 @@ pub fn install_crypto_provider() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
+
+    #[test]
+    fn a_bound_token_names_pod_and_node() {
+        let token = |node: Value| {
+            let claims =
+                json!({"kubernetes.io": {"node": node, "pod": {"name": "p", "uid": "pü?~"}}});
+            format!("e30.{}.signed", URL_SAFE_NO_PAD.encode(claims.to_string()))
+        };
+        let pod = claimed(&token(json!({"name": "n", "uid": "nu"}))).unwrap();
+        assert_eq!([pod.node_name, pod.node_uid], ["n", "nu"]);
+        assert_eq!([pod.pod_name, pod.pod_uid], ["p", "pü?~"]);
+        for (node, missing) in [
+            (Value::Null, "name"),
+            (json!({"name": "", "uid": "nu"}), "name"),
+            (json!({"name": "n", "uid": 1}), "uid"),
+        ] {
+            let error = claimed(&token(node)).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("/kubernetes.io/node/{missing}:")),
+                "{error}"
+            );
+        }
+        for none in ["", "a.b", "a.!.c", "a.e30.c"] {
+            assert!(claimed(none).is_err(), "{none}");
+        }
+    }
 
     fn cluster(address: std::net::SocketAddr) -> ClusterConfig {
         let uri = format!("http://{address}").parse().unwrap();
