@@ -19,6 +19,7 @@ use crate::{Marker, Problem, State};
 mod field;
 
 pub use field::Field;
+use field::is_ours;
 
 /// An object, and the part of it, that is written. `N` is the type of its name: `&str`, or `String` for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -177,6 +178,9 @@ impl Write<'_> {
         }
         for (field, value) in &self.sets {
             if *field == Field::UpdatingTaint {
+                if *value == Value::Absent && patch.remove_taint(&field.pointer()) {
+                    continue;
+                }
                 patch.test_as_read(&field.pointer());
             }
             patch.set(&field.pointer(), field.json(value, observed));
@@ -274,6 +278,20 @@ impl<'a> Builder<'a> {
             self.made.insert(ancestor);
         }
         self.sets.push(add(path, value));
+    }
+
+    /// Tests and removes our taint where it was read, if it was: controllers add and remove others of the list all the time.
+    fn remove_taint(&mut self, path: &str) -> bool {
+        let taints = self.observed.pointer(path).and_then(|it| it.as_array());
+        let taints = taints.into_iter().flatten().enumerate();
+        let ours: Vec<_> = taints.filter(|(_, taint)| is_ours(taint)).collect();
+        // The last one first, so that the others stay where they are.
+        for (index, taint) in ours.iter().rev() {
+            let path = format!("{path}/{index}");
+            self.test(&path, (*taint).clone());
+            self.sets.push(remove(&path));
+        }
+        !ours.is_empty()
     }
 
     fn finish(self) -> Patch {

@@ -212,7 +212,7 @@ fn parsed<T: DeserializeOwned>(found: &Json) -> Option<T> {
     T::deserialize(found).ok()
 }
 
-fn is_ours(taint: &Json) -> bool {
+pub(super) fn is_ours(taint: &Json) -> bool {
     taint["key"] == names::UPDATING_TAINT
 }
 

@@ -117,24 +117,39 @@ fn labels_and_annotations_have_the_words_that_others_look_for() {
     }
 }
 
+/// Controllers add and remove taints at any time, and none of theirs is lost.
 #[test]
-fn a_list_of_taints_is_replaced_only_as_it_was_read() {
-    let theirs = json!({"key": "theirs", "effect": "NoExecute"});
-    let read = json!({"metadata": {"name": "n"}, "spec": {"taints": [theirs]}});
-    let sets = vec![(Field::UpdatingTaint, Value::Set)];
-    let patch = Write {
-        object: Object::Node("n"),
-        tests: vec![],
-        sets,
+fn taints_of_others_survive_ours() {
+    let taint = |key: &str| json!({"key": key, "effect": "PreferNoSchedule"});
+    let (old, new, ours) = (taint("old"), taint("new"), taint(names::UPDATING_TAINT));
+    let node = |taints: &[&Json]| json!({"metadata": {"name": "n"}, "spec": {"taints": taints}});
+    for (value, read, meanwhile, left) in [
+        (Value::Set, vec![&old], vec![&old], Some(vec![&old, &ours])),
+        (Value::Set, vec![&old], vec![&old, &new], None),
+        (Value::Absent, vec![&ours], vec![&ours], Some(vec![])),
+        (
+            Value::Absent,
+            vec![&old, &ours],
+            vec![&old, &ours, &new],
+            Some(vec![&old, &new]),
+        ),
+        (Value::Absent, vec![&ours, &old], vec![&ours], Some(vec![])),
+        (Value::Absent, vec![&ours, &old], vec![&old, &ours], None),
+        (Value::Absent, vec![&old, &ours], vec![&ours], None),
+        (Value::Absent, vec![&old, &ours], vec![&old], None),
+        (Value::Absent, vec![&old], vec![&old, &ours], None),
+    ] {
+        let write = Write {
+            object: Object::Node("n"),
+            tests: vec![],
+            sets: vec![(Field::UpdatingTaint, value)],
+        };
+        let patch = write.patch(&node(&read));
+        let after = patched::<Node>(&node(&meanwhile), &patch).ok();
+        let after = after.map(|after| after["spec"]["taints"].clone());
+        let left = left.map(|left| settled(node(&left))["spec"]["taints"].clone());
+        assert_eq!(after, left, "{meanwhile:?}: {patch}");
     }
-    .patch(&read);
-    assert!(patched::<Node>(&read, &patch).is_ok());
-    let mut meanwhile = read;
-    meanwhile["spec"]["taints"] = json!([theirs, {"key": "new", "effect": "NoSchedule"}]);
-    assert!(
-        patched::<Node>(&meanwhile, &patch).is_err(),
-        "a taint of somebody else would be lost: {patch}"
-    );
 }
 
 /// Of labels and annotations that others may have set, too, only the key counts; of `unschedulable`, what it says.
