@@ -1,7 +1,7 @@
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use kube::client::Body;
@@ -127,12 +127,8 @@ pub(crate) fn api_server(lease: Arc<Mutex<Value>>) -> Client {
     let service = tower::service_fn(move |request: Request<Body>| {
         let lease = Arc::clone(&lease);
         async move {
-            let watches = request
-                .uri()
-                .query()
-                .is_some_and(|query| query.contains("watch=true"));
-            if watches {
-                return std::future::pending().await;
+            if let Some(answer) = watched(request.uri().clone()).await {
+                return Ok::<_, Infallible>(answer);
             }
             let is_list = !request.uri().path().ends_with("/l");
             let put = request.method() == Method::PUT;
@@ -161,10 +157,21 @@ pub(crate) fn api_server(lease: Arc<Mutex<Value>>) -> Client {
                 stored.clone()
             };
             let answer = Full::<Bytes>::from(answer.to_string());
-            Ok::<_, Infallible>(Response::builder().status(code).body(answer).unwrap())
+            Ok(Response::builder().status(code).body(answer).unwrap())
         }
     });
     Client::new(service, "ns")
+}
+
+/// The answer to a watch, which brings nothing, and does not begin with objects.
+pub(crate) async fn watched(uri: Uri) -> Option<Response<Full<Bytes>>> {
+    let query = uri.query().filter(|it| it.contains("watch=true"))?;
+    if !query.contains("sendInitialEvents") {
+        std::future::pending::<()>().await;
+    }
+    let refusal = json!({"kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid"});
+    let answer = Response::builder().status(422);
+    Some(answer.body(Full::from(refusal.to_string())).unwrap())
 }
 
 /// A Lease in this version, whose holder is gone.

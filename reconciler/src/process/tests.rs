@@ -5,7 +5,7 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 
 use super::*;
-use crate::lease::tests::{api_server, election, of_another};
+use crate::lease::tests::{api_server, election, of_another, watched};
 use brupop_core::policy::Policy;
 use clap::Parser as _;
 use http::{Method, Request, Response, StatusCode};
@@ -32,12 +32,8 @@ pub(crate) fn holds_up(writes: UnboundedSender<Method>, go_on: mpsc::Receiver<()
     let service = tower::service_fn(move |request: Request<Body>| {
         let (writes, go_on) = (writes.clone(), Arc::clone(&go_on));
         async move {
-            if request
-                .uri()
-                .query()
-                .is_some_and(|query| query.contains("watch=true"))
-            {
-                return std::future::pending().await;
+            if let Some(answer) = watched(request.uri().clone()).await {
+                return Ok::<_, Infallible>(answer);
             }
             let list = json!({"kind": "List", "items": [], "metadata": {"resourceVersion": "1"}});
             let (status, answer) = if request.method() == Method::GET {
@@ -51,7 +47,7 @@ pub(crate) fn holds_up(writes: UnboundedSender<Method>, go_on: mpsc::Receiver<()
                 )
             };
             let answer = Full::<Bytes>::from(answer.to_string());
-            Ok::<_, Infallible>(Response::builder().status(status).body(answer).unwrap())
+            Ok(Response::builder().status(status).body(answer).unwrap())
         }
     });
     Client::new(service, "ns")
