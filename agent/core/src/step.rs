@@ -123,7 +123,7 @@ pub fn step<'a>(
 ) -> (Step<'a>, StepMemory) {
     let mut memory = *memory;
     let ended = memory.ended(host, shadow);
-    let our_image = image::our_image_after(shadow, host, ended)
+    let our_image = image::our_image_after(shadow, host, ended, &mut memory)
         .filter(|image| !image::is_unfit(image, host, shadow, &memory));
     memory.note_distrust(host, shadow, ended, our_image.as_ref());
     let input = input::StepInput {
@@ -146,7 +146,11 @@ pub fn step<'a>(
         State::RebootedIntoUpdate => input.toward_rebooted(&mut report),
         State::MonitoringUpdate => input.toward_monitoring(&mut report),
     };
-    if let Some(write) = report.write() {
+    let activate = Command::Activate;
+    let activates = matches!(wanted, memory::NextAction::Command(command) if command == activate)
+        || memory.asked.is_some_and(|asked| asked.command == activate);
+    // The time alone is remembered: how the activate ends is reported in a moment, with its own time.
+    if let Some(write) = report.write(!activates) {
         if shadow.spec.state != State::Idle && shadow.status.attempt != shadow.spec.attempt {
             memory.began = shadow.spec.attempt;
         }

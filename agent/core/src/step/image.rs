@@ -16,14 +16,25 @@ pub(super) fn our_image_after(
     shadow: &ShadowFacts<'_>,
     host: &HostFacts<'_>,
     ended: Option<EndedCommand<'_>>,
+    memory: &mut StepMemory,
 ) -> Option<Staged> {
+    let reported = shadow.status.staged.and_then(at);
+    memory.image_at = memory.image_at.filter(|(of, _)| Some(*of) == reported);
     let staged = shadow.status.staged?;
+    let known_at = memory.image_at.map(|(_, at)| at);
     let follows = |ended: &EndedCommand<'_>| {
-        ended.command != Command::Prepare && ended.before.is_some() && ended.before == at(staged)
+        ended.command != Command::Prepare
+            && ended.before.is_some()
+            && ended.before == known_at.or(reported)
+    };
+    let as_of = |at: Timestamp| Staged {
+        at: at.to_string(),
+        ..staged.clone()
     };
     let Some(ended) = ended.filter(follows) else {
-        return Some(staged.clone());
+        return Some(known_at.map_or_else(|| staged.clone(), as_of));
     };
+    memory.image_at = reported.map(|of| (of, ended.last.at));
     let doubtful = host.known().is_some_and(|known| {
         let chosen_still = known.chosen == Some(staged.version.as_str());
         known.state == UpdateState::Staged
@@ -31,10 +42,7 @@ pub(super) fn our_image_after(
             && ended.last.found_updates()
             && !chosen_still
     });
-    (!doubtful).then(|| Staged {
-        at: ended.last.at.to_string(),
-        ..staged.clone()
-    })
+    (!doubtful).then(|| as_of(ended.last.at))
 }
 
 /// Is this an image of an attempt that is over, which could not be activated? What keeps it from that may stand in the

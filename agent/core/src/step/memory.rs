@@ -32,6 +32,8 @@ pub struct StepMemory {
     /// When the host's last command ended, the staging partition held an image that we downloaded and do not trust. It may be
     /// overwritten by a download ahead of the turn; somebody else's image may not.
     pub distrusted_at: Option<Timestamp>,
+    /// Of the image that the status names: the time that the status has, and when the last command of ours after it ended.
+    pub image_at: Option<(Timestamp, Timestamp)>,
     /// It is time to look for updates. The shell's timer sets it; the begin of the refresh clears it.
     pub refresh_due: bool,
     /// Whether to download ahead of the turn. The shell sets it; it becomes [`Prefetch::Later`] when a download begins.

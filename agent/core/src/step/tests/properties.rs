@@ -154,13 +154,14 @@ prop_compose! {
         asked in prop::option::weighted(0.3, begun()), refresh_lost: bool, began in attempt(), refreshed in attempt(),
         distrusted_at in prop::option::of((0..3i64).prop_map(time)), wrote_instead in prop::option::of(1..3u64),
         activate_failed in prop::option::of(1..3u64), refresh_due: bool, refused: bool,
+        image_at in prop::option::of((0..3i64, 0..3i64).prop_map(|(of, at)| (time(of), time(at)))),
         prefetch in prop::sample::select(vec![Prefetch::Off, Prefetch::Later, Prefetch::Due]),
         more in any::<[bool; 3]>(),
     ) -> StepMemory {
         let [busy_for_long, host_api_fails, reboot_may_come] = more;
         StepMemory {
             asked, began, refresh_lost, refreshed, wrote_instead, activate_failed, no_in_place_updates: refused,
-            distrusted_at, refresh_due, prefetch, refused, busy_for_long, host_api_fails, reboot_may_come,
+            distrusted_at, image_at, refresh_due, prefetch, refused, busy_for_long, host_api_fails, reboot_may_come,
         }
     }
 }

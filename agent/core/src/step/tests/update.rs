@@ -65,8 +65,8 @@ fn staging_step_by_step() {
             => "refresh";
         "prepared and said, agent restarted": old(is_staged(last(Prepare, true, 5))), ours(), fresh()
             => "refresh";
-        "still chosen: said": old(is_staged(last(Refresh, true, 7))), ours(), looking() => "StatusStaged";
-        "still chosen: activated": old(is_staged(last(Refresh, true, 7))), confirmed(), refreshed()
+        "still chosen: activated": old(is_staged(last(Refresh, true, 7))), ours(), looking() => "activate";
+        "still chosen, and its time said: activated": old(is_staged(last(Refresh, true, 7))), confirmed(), refreshed()
             => "activate";
         "a later prepare failed": old(is_staged(last(Prepare, false, 6))), ours(), refreshed()
             => "-StatusStaged";
