@@ -42,6 +42,9 @@ use status::Told;
 /// Longest sleep: the wall clock may jump, and a window may shut. A pass in which nothing changed sends nothing.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
+/// Changes that come within this time are decided on in one pass.
+const TOGETHER: Duration = Duration::from_millis(20);
+
 /// Longest wait for evictions and Events that are under way when the process ends.
 const FAREWELL: Duration = Duration::from_secs(10);
 
@@ -140,7 +143,7 @@ impl Reconciler {
 
     /// Works until the shutdown is requested, and beats each time that it comes round.
     pub async fn run(mut self, heartbeat: Heartbeat, shutdown: Shutdown) {
-        let mut wake = self.reconcile();
+        let (mut wake, mut passed) = (self.reconcile(), Instant::now());
         let leads = self.elected.clone();
         loop {
             // If something has held the loop up for long, this comes before the beat by which the Lease is asked for again.
@@ -178,7 +181,11 @@ impl Reconciler {
                 () = heartbeat.due() => decide = false,
             }
             if decide {
+                sleep_until(passed + TOGETHER).await;
+                // The pass sees these changes, too.
+                let _ = watches.changed.notified().now_or_never();
                 wake = self.reconcile();
+                passed = Instant::now();
             }
         }
         heartbeat.during(self.finish()).await;
