@@ -1,16 +1,20 @@
 //! What the operator asks of the API server during a roll-out, by its audit log.
 
+use std::collections::BTreeMap;
+
 use brupop_testbed::audit::Event;
 use brupop_testbed::operator::NAMESPACE;
 
 /// Number of requests that reconciler, agents and webhook make in a roll-out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
-    /// From the first change of a spec to the last node's Idle.
-    pub during: usize,
-    /// Of these, those with clocks of their own, such as renewals of the Lease.
+    /// From its beginning to the last node's Idle, by program, verb and resource.
+    pub during: BTreeMap<String, usize>,
+    /// Reports that a host names a version, whether its node is updated or not.
+    pub offers: usize,
+    /// Those with clocks of their own, such as renewals of the Lease.
     pub clocked: usize,
-    /// After that, until nothing more came.
+    /// After the last node's Idle, until nothing more came.
     pub after: usize,
     pub evicted: usize,
 }
@@ -54,16 +58,22 @@ fn is_report(event: &Event) -> bool {
     program(event) == Some("agent") && is_of_shadow(event, "status")
 }
 
-fn reports_idle(event: &Event) -> bool {
+/// Does the agent report that this field is so?
+fn reports(event: &Event, field: &str, value: Option<&str>) -> bool {
     let operations = event
         .request_object
         .as_ref()
-        .and_then(|body| body.as_array())
-        .into_iter()
-        .flatten();
-    let mut sets = operations.filter(|operation| operation["op"] == "add");
-    is_report(event)
-        && sets.any(|set| set["path"] == "/status/current_state" && set["value"] == "Idle")
+        .and_then(|body| body.as_array());
+    let is_it = |set: &serde_json::Value| {
+        set["op"] == "add"
+            && set["path"] == format!("/status/{field}")
+            && value.is_none_or(|value| set["value"] == value)
+    };
+    is_report(event) && operations.into_iter().flatten().any(is_it)
+}
+
+fn reports_idle(event: &Event) -> bool {
+    reports(event, "current_state", Some("Idle"))
 }
 
 fn is_eviction(event: &Event) -> bool {
@@ -72,28 +82,38 @@ fn is_eviction(event: &Event) -> bool {
 
 impl Requests {
     pub fn of(events: &[Event]) -> Self {
-        let began = events
-            .iter()
-            .position(is_spec)
-            .map(|at| events[at].request_received_timestamp);
         let ended = events
             .iter()
             .rfind(|event| reports_idle(event))
             .map(|event| event.stage_timestamp);
         let mut requests = Self::default();
-        for event in events.iter().filter(|event| is_ours(event)) {
-            let at = event.request_received_timestamp;
-            if began.is_none_or(|began| at < began) {
+        for event in events {
+            let Some(program) = program(event).filter(|_| is_ours(event)) else {
                 continue;
-            }
-            if ended.is_some_and(|ended| at > ended) {
-                requests.after += usize::from(is_of_a_roll_out(event));
+            };
+            let is_after = ended.is_some_and(|ended| event.request_received_timestamp > ended);
+            let (verb, of) = (&event.verb, &event.object);
+            if !is_of_a_roll_out(event) {
+                requests.clocked += 1;
+            } else if is_after {
+                requests.after += 1;
+            } else if reports(event, "target_version", None) {
+                requests.offers += 1;
             } else {
-                requests.during += 1;
-                requests.clocked += usize::from(!is_of_a_roll_out(event));
+                let what = format!("{program} {verb} {}/{}", of.resource, of.subresource);
+                *requests.during.entry(what).or_default() += 1;
                 requests.evicted += usize::from(is_eviction(event));
             }
         }
         requests
+    }
+
+    /// How many this program made during the roll-out.
+    pub fn by(&self, program: &str) -> usize {
+        let of_it = self
+            .during
+            .iter()
+            .filter(|(what, _)| what.starts_with(program));
+        of_it.map(|(_, count)| count).sum()
     }
 }

@@ -25,7 +25,7 @@ const NODES: usize = 8;
 const PODS: usize = 4;
 
 /// A roll-out to be measured.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct RollOut {
     nodes: usize,
     limit: &'static str,
@@ -33,6 +33,8 @@ struct RollOut {
     pods_per_node: usize,
     /// Whether each step (download, reboot, soak) takes a minute.
     slow: bool,
+    /// Are requests counted? Then the fleet is not paused before: what would be opened meanwhile is a part of it.
+    counted: bool,
 }
 
 /// What was measured of it.
@@ -64,6 +66,7 @@ impl RollOut {
             place,
             pods_per_node,
             slow,
+            counted,
         } = self;
         let steps = if *slow {
             ", each step takes a minute"
@@ -102,16 +105,23 @@ impl RollOut {
         if *pods_per_node > 0 {
             fleet.deploy("cart", nodes * pods_per_node, "100%").await?;
         }
-        fleet.pause(true).await?;
-        fleet.publish(NEW)?;
-        let known = |history: &History| {
-            history
-                .now()
-                .all(|(_, seen)| !seen.has_shadow || seen.available.as_deref() == Some(NEW))
+        let mut audit = if *counted {
+            let audit = fleet.control_plane.audit().from_now();
+            fleet.publish(NEW)?;
+            audit
+        } else {
+            fleet.pause(true).await?;
+            fleet.publish(NEW)?;
+            let known = |history: &History| {
+                history
+                    .now()
+                    .all(|(_, seen)| !seen.has_shadow || seen.available.as_deref() == Some(NEW))
+            };
+            fleet.until("every host knows the version", known).await?;
+            let audit = fleet.control_plane.audit().from_now();
+            fleet.pause(false).await?;
+            audit
         };
-        fleet.until("every host knows the version", known).await?;
-        let mut audit = fleet.control_plane.audit().from_now();
-        fleet.pause(false).await?;
         fleet::until_updated(&fleet, NEW).await?;
         let mut events: Vec<Event> = vec![];
         let mut since = Instant::now();
@@ -133,12 +143,16 @@ impl RollOut {
                     .as_secs_f64(),
             )
         };
+        let requests = Requests::of(&events);
+        for (what, count) in requests.during.iter().filter(|_| *counted) {
+            say(&format!("{:>6.2} {what}", number(*count) / number(*nodes)));
+        }
         Ok(Measured {
             overhead: median(history.outcomes().into_values().filter_map(beyond))
                 .context("no update")?,
             makespan: history.duration().context("no update")?.as_secs_f64()
                 / self.ideal().as_secs_f64(),
-            requests: Requests::of(&events),
+            requests,
         })
     }
 }
@@ -159,6 +173,7 @@ pub async fn measure(times: usize, large: usize) -> Result<Vec<Figure>> {
             place: Place::OnTheFleet,
             pods_per_node: 0,
             slow: false,
+            counted: false,
         };
         let mut all = vec![];
         for _ in 0..times {
@@ -184,13 +199,13 @@ pub async fn measure(times: usize, large: usize) -> Result<Vec<Figure>> {
             .note(&note),
         ]);
     }
-    figures.extend(requests().await?);
     let roll_out = RollOut {
         nodes: large,
         limit: "10%",
         place: Place::OnTheFleet,
         pods_per_node: 0,
         slow: false,
+        counted: false,
     };
     let measured = roll_out.run().await?;
     figures.extend([
@@ -209,56 +224,97 @@ pub async fn measure(times: usize, large: usize) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Requests where our own pods are not moved: with nothing to drain, and how many more with pods.
-async fn requests() -> Result<Vec<Figure>> {
+/// Requests where our own pods are not moved: with nothing to drain, and how many more with pods; and where they are moved.
+pub async fn requests(large: usize) -> Result<Vec<Figure>> {
     let nothing = RollOut {
         nodes: NODES,
-        limit: "4",
+        limit: "1",
         place: Place::Elsewhere,
         pods_per_node: 0,
         slow: false,
+        counted: true,
     };
-    let without = nothing.run().await?.requests;
-    let with = RollOut {
-        pods_per_node: PODS,
+    let in_waves = RollOut {
+        nodes: large,
+        limit: "10%",
         ..nothing
-    }
-    .run()
-    .await?
-    .requests;
+    };
+    let moved = RollOut {
+        place: Place::OnTheFleet,
+        ..nothing
+    };
     let slow = RollOut {
         limit: "unlimited",
         slow: true,
         ..nothing
+    };
+    let pods = RollOut {
+        pods_per_node: PODS,
+        ..nothing
+    };
+    let (mut figures, mut all) = (vec![], vec![]);
+    for (roll_out, aim) in [
+        (nothing, 27.0),
+        (pods, 32.0),
+        (in_waves, 25.5),
+        (slow, 25.5),
+        (moved, 40.0),
+    ] {
+        let requests = roll_out.run().await?.requests;
+        figures.extend(roll_out.figures(&requests, aim));
+        all.push(requests);
     }
-    .run()
-    .await?
-    .requests;
-    let more = (number(with.during) - number(without.during)) / number(with.evicted);
-    let fleet = format!("{NODES} nodes, limit 4");
-    let per_node = |count| number(count) / number(NODES);
-    Ok(vec![
+    let [without, with, ..] = &all[..] else {
+        return Ok(figures);
+    };
+    let sum = |requests: &Requests| number(requests.during.values().sum());
+    let more = sum(with) - sum(without) - number(with.evicted);
+    figures.push(
         Figure::new(
+            "- more for each node with pods, beside its evictions",
+            more / number(NODES),
+            "",
+        )
+        .note(format!("{PODS} pods on each node")),
+    );
+    Ok(figures)
+}
+
+impl RollOut {
+    /// What was asked for each updated node, and by whom.
+    fn figures(&self, requests: &Requests, aim: f64) -> Vec<Figure> {
+        let Self {
+            nodes,
+            limit,
+            place,
+            pods_per_node,
+            slow,
+            ..
+        } = self;
+        let per_node = |count| number(count) / number(*nodes);
+        let steps = if *slow {
+            ", each step takes a minute"
+        } else {
+            ""
+        };
+        let fleet = format!("{nodes} nodes x {pods_per_node} pods, limit {limit}{steps}");
+        let all = Figure::new(
             format!("API requests per updated node, {fleet}"),
-            per_node(without.during),
+            per_node(requests.during.values().sum()),
             "",
-        )
-        .aim(30.0)
-        .note("reconciler and webhook on other nodes"),
-        Figure::new(
-            "- if each step takes a minute",
-            per_node(slow.during - slow.clocked),
-            "",
-        )
-        .aim(30.0)
-        .note("without renewals of the Lease, dry runs and looks for upstream's operator"),
-        Figure::new(
-            "- more after the last node's Idle",
-            per_node(without.after),
-            "",
-        ),
-        Figure::new("- more for each evicted pod", more, "")
-            .aim(1.0)
-            .note(format!("{PODS} pods on each node")),
-    ])
+        );
+        let part = |what: &str, count| Figure::new(format!("- {what}"), per_node(count), "");
+        vec![
+            all.aim(aim).note(format!("reconciler and webhook {place}")),
+            part("by the reconciler", requests.by("reconciler")),
+            part("by the agents", requests.by("agent")),
+            part("by the webhook", requests.by("webhook")),
+            part(
+                "beside these, that the host names a version",
+                requests.offers,
+            ),
+            part("beside these, by the clock", requests.clocked),
+            part("beside these, after the last node's Idle", requests.after),
+        ]
+    }
 }
