@@ -34,7 +34,7 @@ fn generation(id: &str, serve_from: i64, not_after: i64) -> CertificateGeneratio
     }
 }
 
-/// Returns what `plan` says, in short: the generation's id and the minute of the next look, or the minute of first service.
+/// What `plan` says, in short: the generation's id and the minute of the next look, or the minute of first service.
 fn summary(found: &[CertificateGeneration], names: &[&str], now: i64) -> String {
     let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
     let minute = |time: Timestamp| (time - at(0)).total(jiff::Unit::Minute).unwrap();
@@ -100,5 +100,61 @@ fn certificates_are_planned_by_the_names_they_are_good_for() {
         (vec![ours, other], NAME, served),
     ] {
         assert_eq!(summary(&found, &[name], 10), expected, "{found:?}");
+    }
+}
+
+#[test]
+fn the_bundle_holds_all_authorities_at_any_time() {
+    let found = [generation("b", 3601, 9000), generation("a", 0, 5400)];
+    assert_eq!(bundle(&found), "authority of a\nauthority of b\n");
+    assert_eq!(bundle(&[]), "");
+}
+
+#[test]
+fn the_newest_are_retained() {
+    let found: Vec<_> = (1..=5)
+        .map(|n| generation(&n.to_string(), n, n * 100))
+        .collect();
+    let ids: Vec<_> = retained(&found)
+        .into_iter()
+        .map(|it| it.certificate)
+        .collect();
+    assert_eq!(ids, ["3", "4", "5"]);
+    assert_eq!(retained(&found[..2]), found[..2]);
+}
+
+#[test]
+fn unpublished_certificates_are_served_as_last_resort() {
+    let found = [
+        generation("old", 0, 100),
+        generation("other", 1, 200),
+        generation("new", 2, 300),
+    ];
+    let of = |id: &str| found.iter().find(|it| it.certificate == id);
+    for row in "
+        it goes on with what is known                            | old | old | 10 |
+        what it serves is not known any more, another is         | old | other | 10 | other
+        a start: what is known comes before what is new          | | other | 10 | other
+        a start, and nothing is known                            | | | 10 | new
+        nothing is known, and what it serves is as good          | old | | 10 |
+        what it serves has expired                               | old | old | 150 | new
+        it has, and another is known                             | old | old other | 150 | other
+    "
+    .trim()
+    .lines()
+    {
+        let [says, serving, published, now, expected] = cells(row);
+        let published = published.split(' ').filter_map(of);
+        let published: String = published.map(|it| it.authority.as_str()).collect();
+        let names = [NAME.to_owned()];
+        let chosen = fallback(
+            &found,
+            &found[2],
+            of(serving),
+            &published,
+            &names,
+            at(number(now)),
+        );
+        assert_eq!(chosen, of(expected), "{says}");
     }
 }
