@@ -34,7 +34,7 @@ fn generation(id: &str, serve_from: i64, not_after: i64) -> CertificateGeneratio
     }
 }
 
-/// What `plan` says, in short: the generation's id and the minute of the next look, or the minute of first service.
+/// Returns what `plan` says, in short: the generation's id and the minute of the next look, or the minute of first service.
 fn summary(found: &[CertificateGeneration], names: &[&str], now: i64) -> String {
     let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
     let minute = |time: Timestamp| (time - at(0)).total(jiff::Unit::Minute).unwrap();
