@@ -3,12 +3,14 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
-use std::sync::LazyLock;
+use std::sync::Arc;
 use std::thread::LocalKey;
 
 use brupop_api::Marker;
 use brupop_api::fleet::{DonePool, NodeFailure, ResumedVersion, Slot, VersionRecord};
 use brupop_api::shadow::LastFailure;
+use brupop_core::cluster::{KnownDrain, LedNode};
+use brupop_core::drain::{DrainPlan, PodKey};
 use brupop_core::objects::{NodeFacts, Readiness};
 use brupop_core::workloads::{Scale, Scales};
 
@@ -40,15 +42,34 @@ fn when(time: u8) -> String {
 /// The workload whose pods run on every node.
 const CART: &str = "apps/v1/ReplicaSet/shop/cart";
 
-/// Number of its pods that are available.
-pub(crate) static SCALES: LazyLock<Scales> = LazyLock::new(|| {
-    let scale = Scale {
-        is_leaving: false,
-        wanted: 2,
-        available: 2,
-    };
-    Scales::from([(CART.to_owned(), Some(scale))])
-});
+/// What a leader knows of a node whose pods are gone, or are not; and whose shadow somebody else lets nobody change, or not.
+pub(crate) fn led(is_empty: bool, is_denied: bool) -> &'static LedNode {
+    thread_local! { static LED: Table<(bool, bool), LedNode> = Table::default(); }
+    once(&LED, (is_empty, is_denied), || {
+        let mut led = LedNode::default();
+        let pod = PodKey {
+            namespace: "shop".to_owned(),
+            name: "cart-0".to_owned(),
+            uid: "pod".to_owned(),
+        };
+        let plan = DrainPlan {
+            evict: (!is_empty).then_some(pod).into_iter().collect(),
+            ..DrainPlan::default()
+        };
+        led.drain = Some(KnownDrain {
+            plan: Arc::new(plan),
+            ..KnownDrain::default()
+        });
+        let scale = Scale {
+            is_leaving: false,
+            wanted: 2,
+            available: 2,
+        };
+        led.scales = (!is_empty).then(|| Scales::from([(CART.to_owned(), Some(scale))]));
+        led.denied.shadow = is_denied.then(|| "a rule of somebody else".to_owned());
+        led
+    })
+}
 
 pub(crate) fn marker(index: u8, mark: Mark) -> &'static Marker {
     thread_local! { static MARKERS: Table<(u8, Mark), Marker> = Table::default(); }

@@ -4,7 +4,7 @@ use brupop_agent_core::step::{HostFacts, LastCommand, UpdateFacts, Updates};
 use brupop_api::State;
 use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
 use brupop_api::fleet::FailureThreshold;
-use brupop_core::facts::{FleetFacts, NodeView, PodFacts, TimeFacts};
+use brupop_core::facts::{FleetFacts, NodeView, TimeFacts};
 use brupop_core::window::Starts;
 
 use crate::ledger::{Ledger, Record};
@@ -188,13 +188,7 @@ pub(crate) fn view(
         agent_ready: true,
         shadow: shadow.as_ref().map(self::shadow),
         owner_uid: shadow.map(|shadow| uid(shadow.index, shadow.owner)),
-        shadow_denied: (late == Some(Late::Denied)).then_some("a rule of somebody else"),
-        pods: PodFacts {
-            known: true,
-            drained: empty,
-            scales: (!empty).then_some(&*tables::SCALES),
-            ..PodFacts::default()
-        },
+        led: tables::led(empty, late == Some(Late::Denied)),
         time: TimeFacts {
             exclusion_over: true,
             backing_off: attempt >= config.attempts,

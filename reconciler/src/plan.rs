@@ -17,17 +17,17 @@ use brupop_core::status;
 use brupop_core::window::Starts;
 use brupop_core::workloads::Evicted;
 use brupop_runtime::ClusterConfig;
-use brupop_runtime::client::ClientError;
 use futures::StreamExt as _;
 use kube::runtime::events::Recorder;
 use serde::Serialize;
+use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::cli::{PlanFormat, Settings};
 use crate::metrics::Metrics;
 use crate::pods::MAX_POD_WATCHES;
-use crate::process::{own_node, reporter};
+use crate::process::{ProcessError, own_node, reporter};
 use crate::run::Pass;
 use crate::run::Reconciler;
 use crate::run::checks::Finding;
@@ -83,29 +83,16 @@ pub struct Plan {
     pub nodes: Vec<Row>,
 }
 
-/// Reasons why there is no plan.
-#[derive(Debug, thiserror::Error)]
-pub enum PlanError {
-    /// No way to the API server.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// The schedule cannot be understood.
-    #[error("{0}")]
-    Policy(String),
-    /// Not all that a decision needs could be read.
-    #[error("not read within {} s: {}", DEADLINE.as_secs(), .0.join(", "))]
-    NotRead(Vec<&'static str>),
-    /// The plan cannot be printed.
-    #[error("cannot print the plan as JSON")]
-    Json(#[from] serde_json::Error),
-}
-
 /// Makes a plan of the cluster and returns it as text: for `now`, or as if nothing held updates for now.
 ///
 /// # Errors
 /// The cluster cannot be read, or the settings cannot be understood.
-pub async fn run(settings: Settings, now: bool, output: PlanFormat) -> Result<String, PlanError> {
-    let policy = settings.policy().map_err(PlanError::Policy)?;
+pub async fn run(
+    settings: Settings,
+    now: bool,
+    output: PlanFormat,
+) -> Result<String, ProcessError> {
+    let policy = settings.policy().map_err(ProcessError::Other)?;
     let config = ClusterConfig::of_pod("brupop-reconciler-plan")?;
     let client = config.client_without_retry()?;
     let api = ApiServer {
@@ -129,13 +116,13 @@ pub async fn run(settings: Settings, now: bool, output: PlanFormat) -> Result<St
     let plan = reconciler.dry_run(now).await?;
     Ok(match output {
         PlanFormat::Table => table(&plan),
-        PlanFormat::Json => serde_json::to_string_pretty(&plan)? + "\n",
+        PlanFormat::Json => format!("{:#}\n", json!(plan)),
     })
 }
 
 impl Reconciler {
     /// Decides as if this process led, and sends nothing. Returns the plan once all is read that the decisions need.
-    async fn dry_run(mut self, now: bool) -> Result<Plan, PlanError> {
+    async fn dry_run(mut self, now: bool) -> Result<Plan, ProcessError> {
         let deadline = Instant::now() + DEADLINE;
         self.leading.gates.times = GOOD_IN_A_ROW;
         let watches = Arc::clone(&self.watches);
@@ -148,7 +135,11 @@ impl Reconciler {
                 () = watches.changed.notified() => {}
                 () = watches.pods_changed.notified() => {}
                 Some(complete) = self.leading.under_way.next() => complete(&mut self),
-                () = sleep_until(deadline) => return Err(PlanError::NotRead(unread)),
+                () = sleep_until(deadline) => {
+                    let (seconds, unread) = (DEADLINE.as_secs(), unread.join(", "));
+                    let says = format!("not read within {seconds} s: {unread}");
+                    return Err(ProcessError::Other(says));
+                }
             }
         }
     }
@@ -224,8 +215,8 @@ impl Reconciler {
         let mut next = slots.preflight.iter();
         let records = cluster.records.values();
         let drains = records.filter(|record| record.led.drain.is_some()).count();
-        let pods_known =
-            drains >= MAX_POD_WATCHES || next.all(|&index| observed.views[index].pods.known);
+        let pods_known = drains >= MAX_POD_WATCHES
+            || next.all(|&index| observed.views[index].led.drain.is_some());
         let answered = self.leading.under_way.is_empty();
         let read = [
             (answered, "workloads, the sources of gates, or a right"),

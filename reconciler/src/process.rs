@@ -26,7 +26,7 @@ use crate::watches::Watches;
 /// A loop that has not come round for so long is stuck: this process does not lead, and its kubelet starts it again.
 pub(crate) const STUCK: Duration = Duration::from_secs(10);
 
-/// Reasons why the reconciler cannot run.
+/// Reasons why the reconciler, or a plan, cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// No way to the API server.
@@ -35,20 +35,15 @@ pub enum ProcessError {
     /// The address cannot be listened on.
     #[error(transparent)]
     Listen(#[from] endpoint::ListenError),
-    /// The pod's name is needed.
-    #[error("set POD_NAME to the name of this pod: the Lease and Events carry it")]
-    PodName,
-    /// The settings make no policy.
-    #[error("{0}")]
-    Policy(String),
-    /// There is no thread for the Lease.
-    #[error("cannot start a thread")]
-    Thread(#[source] std::io::Error),
-    #[error("cannot handle signals")]
-    Signals(#[source] std::io::Error),
     /// There is no certificate for /metrics.
     #[error(transparent)]
     Certificate(#[from] TlsError),
+    /// The operating system refuses what is needed.
+    #[error("cannot {0}")]
+    System(&'static str, #[source] std::io::Error),
+    /// Something else, in a sentence.
+    #[error("{0}")]
+    Other(String),
 }
 
 /// Runs the reconciler until it is told to end.
@@ -56,7 +51,7 @@ pub enum ProcessError {
 /// # Errors
 /// It cannot start. Once it runs, it logs errors and tries again.
 pub async fn run(settings: Settings) -> Result<(), ProcessError> {
-    let policy = settings.policy().map_err(ProcessError::Policy)?;
+    let policy = settings.policy().map_err(ProcessError::Other)?;
     if !policy.default_pool.open_ever(Timestamp::now()) {
         // It is no error: the expression may have named a day that has come, and what was begun then goes on.
         let expression = &settings.scheduler_cron_expression;
@@ -64,13 +59,18 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
         tracing::warn!(expression, "{says}");
     }
     let us = settings.pod_name.clone().filter(|name| !name.is_empty());
-    let us = us.ok_or(ProcessError::PodName)?;
+    let us = us.ok_or_else(|| {
+        let says = "set POD_NAME to the name of this pod: the Lease and Events carry it";
+        ProcessError::Other(says.to_owned())
+    })?;
     let metrics = Metrics::default();
     let cluster =
         ClusterConfig::of_pod("brupop-reconciler")?.counting(&metrics.process.api_requests);
-    let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
+    let shutdown = Shutdown::on_signals();
+    let shutdown = shutdown.map_err(|why| ProcessError::System("handle signals", why))?;
     // Tests of work that continues while something holds the loop up.
-    let beside = OwnThread::start("lease").map_err(ProcessError::Thread)?;
+    let beside = OwnThread::start("lease");
+    let beside = beside.map_err(|why| ProcessError::System("start a thread", why))?;
     let health_listener = beside.make(|| endpoint::listen(settings.health_address))?;
     let metrics_listener = endpoint::listen(settings.metrics_address)?;
     let resolver = Resolver::self_signed(&us)?;

@@ -11,9 +11,8 @@ use jiff::Timestamp;
 use kube::Resource;
 
 use crate::drain::{DrainPlan, Obstacle};
-use crate::facts::Owner;
 use crate::objects::{AgentPod, NodeFacts, PodItem, WatchedFleet};
-use crate::pool::{POOLS_MAX, Pool};
+use crate::pool::{Owner, POOLS_MAX, Pool};
 use crate::rules::{GateQuery, PoolGate};
 use crate::workloads::Scales;
 
@@ -67,6 +66,43 @@ pub struct LedNode {
     pub scales: Option<Scales>,
     /// The time since which its Node has been seen cordoned, if it is.
     pub(crate) cordoned: Option<Timestamp>,
+}
+
+impl LedNode {
+    /// A node of which nothing is known.
+    pub const NONE: &Self = &Self {
+        owner: None,
+        drain: None,
+        obstacle: None,
+        denied: Denied {
+            node: None,
+            shadow: None,
+        },
+        scales: None,
+        cordoned: None,
+    };
+
+    /// Returns what its drain has to do, if its pods are known.
+    pub fn plan(&self) -> Option<&DrainPlan> {
+        Some(&*self.drain.as_ref()?.plan)
+    }
+
+    /// Whether its pods are known, and none is left that a drain would evict.
+    pub fn is_drained(&self) -> bool {
+        self.plan().is_some_and(DrainPlan::is_done)
+    }
+
+    /// Returns why the API server takes no change of it, if that is so.
+    pub fn denied(&self) -> Option<&str> {
+        let Denied { node, shadow } = &self.denied;
+        node.as_deref().or(shadow.as_deref())
+    }
+}
+
+impl Default for &LedNode {
+    fn default() -> Self {
+        LedNode::NONE
+    }
 }
 
 /// The reason why the API server takes no change of a Node or of its shadow: rules of others, or a webhook that is down.
@@ -170,8 +206,7 @@ impl Cluster {
 
     /// Returns what the drain of this node has to do, if its pods are known.
     pub fn drain(&self, name: &str) -> Option<&DrainPlan> {
-        let drain = self.records.get(name)?.led.drain.as_ref();
-        drain.map(|drain| &*drain.plan)
+        self.records.get(name)?.led.plan()
     }
 
     /// Forgets what was known of nodes by the leadership that has ended.

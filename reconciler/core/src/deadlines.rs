@@ -344,7 +344,7 @@ impl Clock<'_> {
         };
         // A node that keeps coming and going is never Ready, or not Ready, for long enough. With gates nobody knows how long
         // it was watched because of them: that is no failure of the node.
-        let is_gated = times.of.pool.is_some_and(|pool| pool.has_gates);
+        let is_gated = times.of.pool.is_some_and(PoolFacts::has_gates);
         let too_many_spells = !is_gated && self.passed(times.transition, wait * SPELLS);
         facts.step_overdue = spell_overdue || too_many_spells;
         facts.workloads_overdue =
@@ -470,16 +470,6 @@ pub fn back_off_text(
     Some(format!(
         "it failed {times}, the last time at {} ({}: {}), and waits until {until}",
         failures.at, failures.reason, failures.message
-    ))
-}
-
-/// Returns why a node waits whose last attempt, begun for this version, has neither failed nor succeeded, and until when, as a
-/// part of a sentence.
-pub fn given_up_text(version: &str, why: Option<&str>, transition: Timestamp) -> Option<String> {
-    let until = until(transition, OTHER_TARGET_BACK_OFF)?;
-    let why = why.map(|why| format!(" {why}")).unwrap_or_default();
-    Some(format!(
-        "the update to {version} was given up{why}; that is no failure, and the node waits until {until}"
     ))
 }
 
@@ -657,17 +647,6 @@ mod tests {
             "{end}"
         );
         assert!(event(2).unwrap().starts_with("it failed 2 times, "));
-        let given_up = |why| given_up_text("1.20.0", why, at("2026-11-21T04:00:00.250Z")).unwrap();
-        let end = "; that is no failure, and the node waits until 2026-11-21T04:01:00Z";
-        assert_eq!(
-            given_up(None),
-            format!("the update to 1.20.0 was given up{end}")
-        );
-        let paused = "the update to 1.20.0 was given up (NodePaused): a person paused this node";
-        assert_eq!(
-            given_up(Some("(NodePaused): a person paused this node")),
-            format!("{paused}{end}")
-        );
         assert_eq!(text(&LastFailure::default(), now), None, "no time");
         assert_eq!(
             text(&failures(1), "2026-11-21T04:03:00Z".parse().unwrap()),

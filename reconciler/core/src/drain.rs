@@ -20,6 +20,10 @@ pub use obstacles::{Budgets, LOOKS_AT_ONCE, blocked_pods, cost, matters, obstacl
 /// A pod that is still there so long after its grace period is overdue.
 pub const LATE: SignedDuration = SignedDuration::from_secs(30);
 
+/// A node whose pods nobody looks at, as what makes its drain impossible.
+pub const TOO_MANY_PODS: &str =
+    "it has too many pods, or too large ones, to look at (more than 2 MiB, some 2,000 pods)";
+
 /// A scheduler may bind pods for so long after the cordon, because it has not seen it.
 const SCHEDULER_LAG: Duration = Duration::from_mins(1);
 /// A pod that came after the cordon is not evicted for so long, which limits how often its controller makes it again.
@@ -320,6 +324,16 @@ pub enum Obstacle {
         /// The node has waited for budgets for as long as a drain may take.
         waited: bool,
     },
+}
+
+impl Obstacle {
+    /// A sentence about it.
+    pub fn why(&self) -> &str {
+        match self {
+            Self::Never(why) | Self::Budget { why, .. } => why,
+            Self::TooManyPods => TOO_MANY_PODS,
+        }
+    }
 }
 
 /// The annotation by which this pod, which is running, asks not to be disrupted.

@@ -10,14 +10,15 @@ use brupop_api::shadow::LastFailure;
 use brupop_api::{Marker, State};
 use jiff::Timestamp;
 
-use crate::drain::PodKey;
+use crate::cluster::LedNode;
+use crate::drain::{Obstacle, TOO_MANY_PODS};
 use crate::objects::NodeFacts;
 
 use crate::pool::Release;
-pub use crate::pool::{FirstPool, FirstPoolStanding, PoolFacts, Pools};
+pub use crate::pool::{FirstPool, FirstPoolStanding, Owner, PoolFacts, Pools};
 use crate::times::Ahead;
 use crate::window::Starts;
-use crate::workloads::{Evicted, Scales};
+use crate::workloads::Evicted;
 
 /// Name of the zone of nodes without the label.
 pub(crate) const NO_ZONE: &str = "of no name";
@@ -185,20 +186,6 @@ impl FleetFacts<'static> {
     };
 }
 
-/// The pool that owns a node. It decides how and when the node is updated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Owner {
-    /// The default pool, because no `BottlerocketPool` selects it.
-    #[default]
-    DefaultPool,
-    /// The `BottlerocketPool` with this index, in the order of their names.
-    Pool(usize),
-    /// None, because these two select it with the same, highest priority.
-    Conflict(usize, usize),
-    /// Not known yet, so no update starts.
-    Unknown,
-}
-
 /// One node, its shadow and its slot, joined by name.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
@@ -220,13 +207,10 @@ pub struct NodeView<'a> {
     pub unreadable: bool,
     /// UID in the shadow's owner reference to its Node.
     pub owner_uid: Option<&'a str>,
-    /// The pods on the node that a drain concerns.
-    pub pods: PodFacts<'a>,
+    /// The leader's knowledge of the node: its drain, what stands in the way of that, what is denied.
+    pub led: &'a LedNode,
     /// Whether pods that are left at the drain's deadline are deleted, whatever their budgets say.
     pub force: bool,
-    /// The reason why the API server takes no change of the Node, if that is so.
-    pub denied: Option<&'a str>,
-    pub shadow_denied: Option<&'a str>,
     /// The workloads whose pods were evicted from the node.
     pub evicted: Evicted<'a>,
     /// Another zone of its pool in which a node is out of service, or has a slot and comes first, if the pool keeps zones
@@ -235,54 +219,6 @@ pub struct NodeView<'a> {
     /// If it is of the control plane: another node of it that is out of service, or has a slot, too, and comes first.
     pub busy_control_plane: Option<&'a str>,
     pub time: TimeFacts,
-}
-
-/// A Node that the operator does not manage: not opted in, not changed by us, and without a shadow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnmanagedNode<'a> {
-    /// Name of the shadow that it would have.
-    pub shadow_name: &'a str,
-    pub name: &'a str,
-    pub uid: &'a str,
-    /// The value of the opt-in label. A value other than ours means that somebody wants the node left out.
-    pub label: Option<&'a str>,
-    pub os_image: &'a str,
-    /// It was created not long ago, so that its labels may not be complete.
-    pub young: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
-pub struct PodFacts<'a> {
-    /// They are watched, and known. (`undrainable` and `blocked` are remembered for a while, so they may be set without this.)
-    pub known: bool,
-    /// There are too many of them to be known.
-    pub too_many: bool,
-    /// The reason why no drain could empty the node, as its pods and their budgets are now.
-    pub undrainable: Option<&'a str>,
-    /// A budget allows no disruption that a drain needs, as of now. Says which.
-    pub blocked: Option<&'a str>,
-    /// The node has waited for budgets for as long as a drain may take.
-    pub waited: bool,
-    /// No pod is left that a drain would evict.
-    pub drained: bool,
-    /// The workloads whose pods would be evicted, once they were read.
-    pub scales: Option<&'a Scales>,
-    /// Pods that the drain does not wait for; see [`Arrivals::is_left`](crate::drain::Arrivals::is_left).
-    pub left: &'a [PodKey],
-    /// One of them uses a claim of a volume.
-    pub has_claims: bool,
-    /// Pods are left that a budget blocked when the drain began.
-    pub first_left: bool,
-    /// A budget blocks one of those that are left.
-    pub is_blocked: bool,
-    /// The cause of the drain's delay, mostly in the API server's words.
-    pub held_up_by: Option<&'a str>,
-    /// Pods that should have been gone by then are not waited for any more.
-    pub overlooked: Option<Timestamp>,
-    /// No other pod is left to evict, so it is the turn of these pods of the operator itself, which no marker lists yet.
-    /// Their UIDs.
-    pub operator_pods: &'a [String],
 }
 
 /// Facts of one node that depend on the clock. [`crate::observe`] makes these from times.
@@ -366,6 +302,23 @@ impl<'a> NodeView<'a> {
             _ => shadow.spec.version,
         };
         Some((version?, self.node?.variant()))
+    }
+
+    /// Returns why no drain could empty the node, as its pods and their budgets are now, if that is so.
+    pub(crate) fn undrainable(&self) -> Option<&'a str> {
+        match self.led.obstacle.as_ref()? {
+            Obstacle::Never(why) if !self.force => Some(why),
+            Obstacle::TooManyPods => Some(TOO_MANY_PODS),
+            Obstacle::Never(_) | Obstacle::Budget { .. } => None,
+        }
+    }
+
+    /// Returns the budget that the node waits for before its drain begins, if one allows no disruption now.
+    pub(crate) fn awaited_budget(&self) -> Option<&'a str> {
+        match self.led.obstacle.as_ref()? {
+            Obstacle::Budget { why, waited } if !self.force && !waited => Some(why),
+            _ => None,
+        }
     }
 
     /// Whether a person has ended the back-off after the last failure. That is so until an attempt fails again.

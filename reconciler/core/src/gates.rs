@@ -200,7 +200,7 @@ pub fn matter(fleet: &FleetFacts<'_>, views: &[NodeView<'_>]) -> BTreeSet<usize>
         .pools
         .iter()
         .enumerate()
-        .filter(|(_, pool)| pool.has_gates)
+        .filter(|(_, pool)| pool.has_gates())
         .map(|(index, _)| index)
         .collect();
     if gated.is_empty() {
@@ -248,28 +248,13 @@ impl GateAnswer {
     }
 }
 
-/// Reasons why an answer says nothing. The sentence has no word of the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum GateAnswerError {
-    /// It is longer than [`ANSWER_MAX`].
-    #[error("its answer is longer than 64 KiB: let the expression find less")]
-    TooLong,
-    /// It is no answer of a Prometheus.
-    #[error("its answer is not that of a Prometheus to a query")]
-    Unreadable,
-    /// It says that it failed.
-    #[error("it says that it could not answer the query")]
-    Failed,
-    /// The expression is no instant vector.
-    #[error("the expression is no instant vector: write one that finds series, or none")]
-    NoVector,
-    /// A series is not as Prometheus writes it.
-    #[error("its answer has a series that cannot be read")]
-    Series,
-    /// Nothing was found, and it warns.
-    #[error("it found nothing, and warns that this may be incomplete")]
-    Incomplete,
-}
+// Reasons why an answer says nothing. No sentence has a word of the answer.
+pub const TOO_LONG: &str = "its answer is longer than 64 KiB: let the expression find less";
+const UNREADABLE: &str = "its answer is not that of a Prometheus to a query";
+const FAILED: &str = "it says that it could not answer the query";
+const NO_VECTOR: &str = "the expression is no instant vector: write one that finds series, or none";
+const SERIES: &str = "its answer has a series that cannot be read";
+const INCOMPLETE: &str = "it found nothing, and warns that this may be incomplete";
 
 #[derive(Deserialize)]
 struct PrometheusAnswer<'a> {
@@ -316,40 +301,38 @@ pub fn refusal(body: &[u8]) -> Option<String> {
 ///
 /// # Errors
 /// It says nothing.
-pub fn read_answer(body: &[u8]) -> Result<bool, GateAnswerError> {
+pub fn read_answer(body: &[u8]) -> Result<bool, &'static str> {
     if body.len() > ANSWER_MAX {
-        return Err(GateAnswerError::TooLong);
+        return Err(TOO_LONG);
     }
     let PrometheusAnswer {
         status,
         data,
         warnings,
-    } = serde_json::from_slice(body).map_err(|_| GateAnswerError::Unreadable)?;
+    } = serde_json::from_slice(body).map_err(|_| UNREADABLE)?;
     if status != "success" {
-        return Err(GateAnswerError::Failed);
+        return Err(FAILED);
     }
-    let data = data.ok_or(GateAnswerError::Unreadable)?;
-    let Data { kind, result } =
-        serde_json::from_str(data.get()).map_err(|_| GateAnswerError::Unreadable)?;
+    let data = data.ok_or(UNREADABLE)?;
+    let Data { kind, result } = serde_json::from_str(data.get()).map_err(|_| UNREADABLE)?;
     if kind != "vector" {
-        return Err(GateAnswerError::NoVector);
+        return Err(NO_VECTOR);
     }
-    let series: Vec<&RawValue> =
-        serde_json::from_str(result.get()).map_err(|_| GateAnswerError::Unreadable)?;
+    let series: Vec<&RawValue> = serde_json::from_str(result.get()).map_err(|_| UNREADABLE)?;
     for series in series.iter().take(SERIES_MAX) {
         let PrometheusSeries {
             value, histogram, ..
-        } = serde_json::from_str(series.get()).map_err(|_| GateAnswerError::Series)?;
+        } = serde_json::from_str(series.get()).map_err(|_| SERIES)?;
         let is_number = value
             .as_ref()
             .is_some_and(|(_, value)| value.parse::<f64>().is_ok());
         if !is_number && histogram.is_none() {
-            return Err(GateAnswerError::Series);
+            return Err(SERIES);
         }
     }
     let warns = warnings.is_some_and(|warnings| !matches!(warnings.get(), "null" | "[]"));
     if series.is_empty() && warns {
-        Err(GateAnswerError::Incomplete)
+        Err(INCOMPLETE)
     } else {
         Ok(!series.is_empty())
     }

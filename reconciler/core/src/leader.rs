@@ -7,9 +7,8 @@ use brupop_api::crds::DONE_POOLS_MAX;
 use jiff::Timestamp;
 
 use crate::cluster::Cluster;
-use crate::facts::Owner;
 use crate::policy::Policy;
-use crate::pool::Pool;
+use crate::pool::{Owner, Pool};
 use crate::rules::{GateQuery, GateState, Rules};
 pub use crate::times::Ahead;
 use crate::window::{Span, Starts};

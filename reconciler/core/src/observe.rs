@@ -5,17 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{BottlerocketFleetStatus, FailureThreshold, Slot, VersionRecord};
-use brupop_api::names::{self, shadow_name};
+use brupop_api::names::shadow_name;
 use brupop_api::{BottlerocketShadow, Marker};
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
-use crate::cluster::{Cluster, KnownDrain, LedNode, NodeRecord};
+use crate::cluster::{Cluster, LedNode, NodeRecord};
 use crate::deadlines::{Clock, NodeTimes};
-use crate::drain::Obstacle;
 use crate::facts::{
-    FleetFacts, NO_ZONE, NodeView, Observed, Owner, PodFacts, PoolFacts, Pools, UnmanagedNode,
-    in_order, is_unavailable,
+    FleetFacts, NO_ZONE, NodeView, Observed, Owner, PoolFacts, Pools, in_order, is_unavailable,
 };
 use crate::leader::{LeaderState, PoolState};
 use crate::objects::{AgentPod, NodeFacts, runs_bottlerocket};
@@ -163,10 +161,8 @@ impl<'a> Observer<'a> {
             shadow,
             unreadable: unreadable.is_some(),
             owner_uid: shadow.and(record.shadow()).and_then(owner_uid),
-            pods: pods(led),
+            led,
             force: self.may_force && rules.wants_force,
-            denied: led.denied.node.as_deref(),
-            shadow_denied: led.denied.shadow.as_deref(),
             evicted: evicted(led, watched),
             busy_zone: None,
             busy_control_plane: None,
@@ -183,43 +179,6 @@ fn evicted<'a>(led: &'a LedNode, marker: Option<&'a Marker>) -> Evicted<'a> {
     marker.map_or(Evicted::Back, |marker| {
         workloads::evicted(&marker.evicted_owners, scales)
     })
-}
-
-fn pods(led: &LedNode) -> PodFacts<'_> {
-    let pods = match &led.drain {
-        Some(KnownDrain {
-            plan, held_up_by, ..
-        }) => PodFacts {
-            known: true,
-            drained: plan.is_done(),
-            scales: led.scales.as_ref(),
-            left: &plan.left,
-            has_claims: plan.has_claims,
-            first_left: plan.first_left,
-            is_blocked: plan.is_blocked,
-            held_up_by: held_up_by.as_deref(),
-            overlooked: plan.overlooked,
-            operator_pods: &plan.operator_pods,
-            ..PodFacts::default()
-        },
-        None => PodFacts::default(),
-    };
-    match &led.obstacle {
-        Some(Obstacle::Never(why)) => PodFacts {
-            undrainable: Some(why),
-            ..pods
-        },
-        Some(Obstacle::TooManyPods) => PodFacts {
-            too_many: true,
-            ..pods
-        },
-        Some(Obstacle::Budget { why, waited }) => PodFacts {
-            blocked: Some(why),
-            waited: *waited,
-            ..pods
-        },
-        None => pods,
-    }
 }
 
 fn owner_uid(shadow: &BottlerocketShadow) -> Option<&str> {
@@ -251,12 +210,12 @@ fn note_busy_zones<'a>(
     views: &mut [NodeView<'a>],
 ) {
     let place = |view: &NodeView<'a>| match view.owner {
-        Owner::Pool(pool) if pools.get(pool).is_some_and(|pool| pool.one_zone_at_a_time) => {
+        Owner::Pool(pool) if pools.get(pool).is_some_and(PoolFacts::one_zone_at_a_time) => {
             Some((pool, view.node.map(|_| view.zone)?))
         }
         _ => None,
     };
-    if !pools.iter().any(|pool| pool.one_zone_at_a_time) {
+    if !pools.iter().any(PoolFacts::one_zone_at_a_time) {
         return;
     }
     let mut busy: BTreeMap<usize, BTreeSet<Option<&'a str>>> = BTreeMap::new();
@@ -363,30 +322,22 @@ fn starts(paused: bool, admission_enforced: bool) -> Starts<'static> {
 }
 
 impl Cluster {
-    /// The nodes that are not managed, by name, and the earliest time at which one of them is no longer young. A node
+    /// The nodes that are not managed and no longer young, and the earliest time at which another one is no longer young. A node
     /// with a shadow or a marker is not among them: it is tidied up first. Nor is a node whose name is too long for a
     /// shadow.
     pub fn unmanaged_nodes(
         &self,
         min_node_age: SignedDuration,
         now: Timestamp,
-    ) -> (Vec<UnmanagedNode<'_>>, Option<Timestamp>) {
+    ) -> (Vec<&NodeFacts>, Option<Timestamp>) {
         let mut clock = Clock::new(now, Ahead::NONE);
         let unmanaged = self.nodes().filter(|(shadow_name, node)| {
             !node.is_managed() && shadow_name.len() <= NAME_MAX && !self.has_shadow(shadow_name)
         });
-        let unmanaged = unmanaged.map(|(shadow_name, node)| UnmanagedNode {
-            shadow_name,
-            name: node.name(),
-            uid: &node.uid,
-            label: node.label(names::UPDATER_INTERFACE_LABEL),
-            os_image: &node.os_image,
-            young: node
-                .created
-                .is_some_and(|created| !clock.is_older(created, min_node_age)),
-        });
-        let unmanaged = unmanaged.collect();
-        (unmanaged, clock.next)
+        let unmanaged = unmanaged.map(|(_, node)| &**node);
+        let old = unmanaged.filter(|node| clock.passed_or_unknown(node.created, min_node_age));
+        let old = old.collect();
+        (old, clock.next)
     }
 }
 
@@ -489,9 +440,7 @@ fn facts<'a>(
         name,
         nodes,
         limit: rules.map_or(1, |rules| rules.limit.of(nodes)),
-        one_zone_at_a_time: rules.is_some_and(Rules::one_zone_at_a_time),
         starts,
-        has_gates: !pool.gates().is_empty(),
         gate: closed_gate(pool, known.map_or(&[], |known| &known.gates)),
         next_window: at.and_then(|at| at.next_window),
         rules,

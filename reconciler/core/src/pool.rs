@@ -19,6 +19,20 @@ use crate::window::{Span, Starts, Until};
 /// A version, and the variant of the nodes that are to run it.
 pub(crate) type Release<'a> = (&'a str, &'a str);
 
+/// The pool that owns a node. It decides how and when the node is updated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Owner {
+    /// The default pool, because no `BottlerocketPool` selects it.
+    #[default]
+    DefaultPool,
+    /// The `BottlerocketPool` with this index, in the order of their names.
+    Pool(usize),
+    /// None, because these two select it with the same, highest priority.
+    Conflict(usize, usize),
+    /// Not known yet, so no update starts.
+    Unknown,
+}
+
 /// A pool as it is watched.
 #[derive(Clone, Debug)]
 pub struct Pool {
@@ -152,11 +166,8 @@ pub struct PoolFacts<'a> {
     pub nodes: u64,
     /// Number of its nodes that may be unavailable at once.
     pub limit: u64,
-    /// Whether it keeps two of its zones from being unavailable together.
-    pub one_zone_at_a_time: bool,
     /// Whether it lets updates start now, and go on to the cordon.
     pub starts: Starts<'a>,
-    pub has_gates: bool,
     /// Of its gates one that is not open, and its name.
     pub gate: Option<(GateState, &'a str)>,
     /// The window that is open, or the next one.
@@ -179,9 +190,7 @@ impl<'a> PoolFacts<'a> {
         name: DEFAULT_POOL,
         nodes: 1,
         limit: 1,
-        one_zone_at_a_time: false,
         starts: Starts::Open,
-        has_gates: false,
         gate: None,
         next_window: None,
         rules: None,
@@ -189,6 +198,16 @@ impl<'a> PoolFacts<'a> {
         missing: None,
         ripens: BTreeMap::new(),
     };
+
+    /// Whether it keeps two of its zones from being unavailable together.
+    pub(crate) fn one_zone_at_a_time(&self) -> bool {
+        self.rules.is_some_and(Rules::one_zone_at_a_time)
+    }
+
+    /// Whether it has gates.
+    pub(crate) fn has_gates(&self) -> bool {
+        self.rules.is_some_and(|rules| !rules.gates.is_empty())
+    }
 
     /// The pool that has to be done with this version first, if there is one that is not.
     pub(crate) fn waits_for(&self, version: &str) -> Option<FirstPool<'a>> {

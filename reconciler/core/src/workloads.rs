@@ -6,8 +6,7 @@ use brupop_api::Item;
 use brupop_api::item::{Readable, Unreadable};
 use brupop_api::names::is_object_name;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use crate::objects::{Controller, PodItem};
 
@@ -56,44 +55,15 @@ impl Readable for Scale {
     type Kind = DynamicObject;
 
     fn read(json: &str) -> Result<Self, Unreadable> {
-        #[derive(Deserialize)]
-        struct Shape {
-            metadata: Metadata,
-            #[serde(default)]
-            spec: Spec,
-            #[serde(default)]
-            status: Status,
-        }
-
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Metadata {
-            #[serde(default)]
-            deletion_timestamp: Option<IgnoredAny>,
-        }
-
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct Spec {
-            replicas: Option<i64>,
-        }
-
-        #[derive(Default, Deserialize)]
-        #[serde(default, rename_all = "camelCase")]
-        struct Status {
-            available_replicas: Option<i64>,
-        }
-
-        let Shape {
-            metadata,
-            spec,
-            status,
-        } = serde_json::from_str(json)?;
-        let number = |replicas: i64| u32::try_from(replicas).unwrap_or(0);
+        let object: Value = serde_json::from_str(json)?;
+        let number = |pointer, absent| {
+            let number = object.pointer(pointer).and_then(Value::as_i64);
+            u32::try_from(number.unwrap_or(absent)).unwrap_or(0)
+        };
         Ok(Self {
-            is_leaving: metadata.deletion_timestamp.is_some(),
-            wanted: number(spec.replicas.unwrap_or(1)),
-            available: number(status.available_replicas.unwrap_or(0)),
+            is_leaving: !object["metadata"]["deletionTimestamp"].is_null(),
+            wanted: number("/spec/replicas", 1),
+            available: number("/status/availableReplicas", 0),
         })
     }
 }

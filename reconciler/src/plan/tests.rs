@@ -9,7 +9,9 @@ use brupop_api::printable::is_printable;
 
 use super::*;
 use crate::process::tests::{not_leading, reconciler};
-use brupop_core::facts::{FleetFacts, NodeView, PodFacts, PoolFacts, TimeFacts};
+use brupop_core::cluster::{KnownDrain, LedNode};
+use brupop_core::drain::Obstacle;
+use brupop_core::facts::{FleetFacts, NodeView, PoolFacts, TimeFacts};
 use brupop_core::leader::Ahead;
 use brupop_core::objects::NodeFacts;
 use brupop_core::rules::GateState;
@@ -18,6 +20,14 @@ use http::{Request, Response};
 use kube::Client;
 use kube::client::Body;
 use tokio::sync::watch;
+
+/// A node without pods whose drain nothing stands in the way of, or this.
+fn led(undrainable: Option<&str>) -> &'static LedNode {
+    let mut led = LedNode::default();
+    led.drain = Some(KnownDrain::default());
+    led.obstacle = undrainable.map(|why| Obstacle::Never(why.to_owned()));
+    Box::leak(Box::new(led))
+}
 
 fn node(shadow: &'static str, paused: bool) -> NodeView<'static> {
     let name = names::node_of_shadow(shadow).unwrap();
@@ -46,11 +56,7 @@ fn node(shadow: &'static str, paused: bool) -> NodeView<'static> {
             },
         }),
         owner_uid: Some(name),
-        pods: PodFacts {
-            known: true,
-            drained: true,
-            ..PodFacts::default()
-        },
+        led: led(None),
         time: TimeFacts {
             exclusion_over: true,
             ..TimeFacts::default()
@@ -97,8 +103,9 @@ fn rows_say_who_runs_starts_and_waits() {
         ..SpecFacts::default()
     };
     let mut stuck = node("brs-c", false);
-    stuck.pods.undrainable =
-        Some("the PodDisruptionBudget shop/cart wants all of its 2 pods healthy");
+    stuck.led = led(Some(
+        "the PodDisruptionBudget shop/cart wants all of its 2 pods healthy",
+    ));
     let views = vec![
         node("brs-a", false),
         node("brs-b", true),
@@ -197,7 +204,7 @@ fn a_plan_is_printable_whatever_agents_say() {
     (status.problem, status.message) = (Some(brupop_api::Problem::RefreshFailed), Some(HOSTILE));
     status.target_version = Some(HOSTILE);
     let mut stuck = node("brs-c", false);
-    stuck.pods.undrainable = Some(HOSTILE);
+    stuck.led = led(Some(HOSTILE));
     let mut observed = observed(
         vec![lies, fails, stuck, node("brs-d", false)],
         &slots,

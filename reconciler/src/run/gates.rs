@@ -10,9 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use brupop_api::printable::printable;
-use brupop_core::gates::{
-    ANSWER_MAX, GateAnswer, GateAnswerError, Gates, matter, read_answer, refusal,
-};
+use brupop_core::gates::{ANSWER_MAX, GateAnswer, Gates, TOO_LONG, matter, read_answer, refusal};
 use brupop_core::rules::{GateQuery, GateState, PoolGate};
 use brupop_core::status::NoAnswer;
 use brupop_runtime::errors::describe;
@@ -292,7 +290,7 @@ impl Source {
             .await
             .map_err(|error| {
                 if error.is::<LengthLimitError>() {
-                    GateAnswerError::TooLong.to_string()
+                    TOO_LONG.to_owned()
                 } else {
                     BROKE_OFF.to_owned()
                 }
@@ -304,7 +302,7 @@ impl Source {
                 "it refuses the expression of prometheus.{field} ({why}): try it on the source's own page"
             ));
         }
-        read_answer(&body?.to_bytes()).map_err(|why| why.to_string())
+        read_answer(&body?.to_bytes()).map_err(str::to_owned)
     }
 }
 

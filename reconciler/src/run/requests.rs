@@ -12,8 +12,8 @@ use brupop_api::{
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{Deletion, Effect, Reason, Step, new_shadow};
 use brupop_core::drain::{DrainPlan, PodKey};
-use brupop_core::facts::{FleetFacts, NodeView, UnmanagedNode};
-use brupop_core::objects::{PodItem, is_operator_pod};
+use brupop_core::facts::{FleetFacts, NodeView};
+use brupop_core::objects::{NodeFacts, PodItem, is_operator_pod};
 use brupop_core::phases::{self, Ended};
 use brupop_core::status::EventText;
 use brupop_runtime::Listing;
@@ -247,13 +247,13 @@ impl Request {
         Some(Self::new(cluster, object.owned(), body, context))
     }
 
-    pub fn opt_in(cluster: &Cluster, node: &UnmanagedNode<'_>, write: &Write<'_>) -> Option<Self> {
-        let event = EventText::of_opt_in(node.name);
+    pub fn opt_in(cluster: &Cluster, node: &NodeFacts, write: &Write<'_>) -> Option<Self> {
+        let event = EventText::of_opt_in(&node.name);
         let context = Context {
-            node: node.name.to_owned(),
+            node: node.name.clone(),
             reason: event.reason,
             event: Some(event),
-            about: Some(cluster.node(node.shadow_name)?.object_ref()),
+            about: Some(node.object_ref()),
             ..Context::default()
         };
         let body = Body::Patch(patch(cluster, write)?);
@@ -274,14 +274,14 @@ fn body(
     Some(match effect {
         Effect::Write(write) => Body::Patch(patch(cluster, write)?),
         Effect::Grant { confirm, grant } => {
-            let node = view.node?;
+            let (node, plan) = (view.node?, view.led.plan()?);
             let confirm = Confirm {
                 node: node.name().to_owned(),
                 seen: cluster.version(&confirm.object.owned()),
                 patch: patch(cluster, confirm)?,
                 marker: node.marker().cloned(),
-                overlooked: view.pods.overlooked,
-                left: view.pods.left.to_vec(),
+                overlooked: plan.overlooked,
+                left: plan.left.clone(),
             };
             Body::Grant(Box::new(confirm), patch(cluster, grant)?)
         }

@@ -7,12 +7,9 @@ use brupop_api::conditions::{Condition, PROGRESSING};
 use brupop_api::fleet::VersionRecord;
 use brupop_api::{BottlerocketShadow, NodeCounts, Object, State, names};
 use brupop_core::cluster::Cluster;
-use brupop_core::deadlines::{EXCLUDED, TRANSITION, back_off_text, given_up_text, wait_text};
+use brupop_core::deadlines::{EXCLUDED, TRANSITION, back_off_text, wait_text};
 use brupop_core::debounced::Debounced;
-use brupop_core::decide::{
-    Abort, Decision, DrainStep, MonitorStep, Named, Reason, StagingStep, TOO_MANY_PODS,
-};
-use brupop_core::drain::Obstacle;
+use brupop_core::decide::{Abort, Decision, DrainStep, MonitorStep, Named, Reason, StagingStep};
 use brupop_core::facts::NodeView;
 use brupop_core::rules::GateQuery;
 use brupop_core::status::{
@@ -57,8 +54,6 @@ struct ToldOfNode {
     reason: Option<&'static str>,
     lines: Quota,
     conditions: Debounced<Vec<DesiredCondition>>,
-    /// The reason why its last attempt was given up.
-    given_up: Option<Abort>,
     /// The last step of an update that was told at once, as long as the node has a slot.
     step: Option<&'static str>,
     left_alone: FailureLog,
@@ -72,7 +67,6 @@ impl Default for ToldOfNode {
             reason: None,
             lines: LINES_OF_NODE,
             conditions: Debounced::default(),
-            given_up: None,
             step: None,
             left_alone: FailureLog::default(),
             refusals: BTreeSet::new(),
@@ -219,10 +213,8 @@ impl Reconciler {
             Reason::Finishing if goal == State::MonitoringUpdate => &in_service,
             reason => reason,
         };
-        match reason {
-            Reason::Draining(_) => self.publish_refusal(pass, view),
-            Reason::Aborting(why) => self.leading.told.node(name).given_up = Some(*why),
-            _ => {}
+        if let Reason::Draining(_) = reason {
+            self.publish_refusal(pass, view);
         }
         let message = self.message(pass, view, reason, goal);
         let pool = fleet.pool_of(view).map_or("", |pool| pool.name);
@@ -357,28 +349,13 @@ impl Reconciler {
                 let since = spec.state_transition_timestamp.as_deref()?;
                 Some(format!("it was asked to at {since}"))
             }
-            Reason::Aborting(Abort::NodeChangesDenied) => led
-                .denied
-                .node
-                .clone()
-                .or_else(|| led.denied.shadow.clone()),
-            Reason::Aborting(Abort::CannotDrain) => match led.obstacle.as_ref()? {
-                Obstacle::Never(why) => Some(why.clone()),
-                Obstacle::TooManyPods => Some(TOO_MANY_PODS.to_owned()),
-                Obstacle::Budget { .. } => None,
-            },
+            Reason::Aborting(Abort::NodeChangesDenied) => led.denied().map(str::to_owned),
+            Reason::Aborting(Abort::CannotDrain) => Some(led.obstacle.as_ref()?.why().to_owned()),
             Reason::BackingOff => {
                 let (shadow, base) = (shadow?, self.policy.durations.back_off_base);
                 let uid = shadow.metadata.uid.as_deref()?;
                 let failure = shadow.spec.last_failure.as_ref();
-                let text = failure.and_then(|it| back_off_text(it, base, uid, ahead, now));
-                text.or_else(|| {
-                    let version = shadow.spec.version.as_deref()?;
-                    let told = self.leading.told.nodes.get(name);
-                    let why = told.and_then(|told| told.given_up);
-                    let why = why.map(|why| format!("({why:?}): {why}"));
-                    given_up_text(version, why.as_deref(), transition()?)
-                })
+                failure.and_then(|it| back_off_text(it, base, uid, ahead, now))
             }
             Reason::Monitoring(MonitorStep::InService) | Reason::WorkloadsUnavailable(_) => {
                 wait_text(pool()?, reason, transition()?)

@@ -21,6 +21,7 @@ use super::versions::VersionRecords;
 use super::{
     Candidate, Freed, LimitScope, Reason, StagingStep, TooManyFailures, Turn, UsedUp, assess,
 };
+use crate::drain::Obstacle;
 use crate::facts::{FleetFacts, NO_ZONE, NodeView, Owner, is_unavailable};
 use crate::objects::NodeFacts;
 use crate::pool::Release;
@@ -180,7 +181,7 @@ impl<'a> Allocation<'a> {
                     continue;
                 }
                 *trying += 1;
-                if view.pods.known && !versions.has_room(release) {
+                if view.led.drain.is_some() && !versions.has_room(release) {
                     let why = Reason::VersionHalted(TooManyFailures::NoRoom);
                     self.queued.push((at, why));
                     continue;
@@ -193,7 +194,7 @@ impl<'a> Allocation<'a> {
                 room.fleet.unavailable -= 1;
                 room.of_mut(place.pool).unavailable -= 1;
             }
-            if view.pods.known {
+            if view.led.drain.is_some() {
                 self.taken.push(at);
             } else {
                 let why = Reason::LimitReached(Turn::ChecksPods);
@@ -307,7 +308,7 @@ impl<'s, 'v, 'a> Queue<'s, 'v, 'a> {
         is_halted: impl Fn(&NodeView<'a>, &str) -> bool,
     ) -> Self {
         let pools = fleet.pools.iter().enumerate();
-        let one_by_one = pools.filter(|(_, pool)| pool.one_zone_at_a_time);
+        let one_by_one = pools.filter(|(_, pool)| pool.one_zone_at_a_time());
         let mut queue = Self {
             nodes,
             waiting: BTreeMap::new(),
@@ -350,7 +351,7 @@ impl<'s, 'v, 'a> Queue<'s, 'v, 'a> {
     fn rank(&self, index: usize) -> ([Reverse<bool>; 2], bool, u64, bool, bool) {
         let view = self.nodes[index].view;
         let NodeView {
-            node, shadow, pods, ..
+            node, shadow, led, ..
         } = view;
         let asked_for = node.is_some_and(|node| node.update_now);
         let failures = shadow
@@ -361,7 +362,7 @@ impl<'s, 'v, 'a> Queue<'s, 'v, 'a> {
         let had_no_effect = wanted.is_some() && wanted != node.and_then(|node| node.version());
         (
             [Place::of(view).cordoned, asked_for].map(Reverse),
-            pods.blocked.is_some(),
+            matches!(led.obstacle, Some(Obstacle::Budget { .. })),
             failures,
             had_no_effect,
             view.runs_this_process,
@@ -443,7 +444,7 @@ impl<'a> Room<'a> {
             ..Limit::default()
         };
         let pools = fleet.pools.iter().map(|pool| Limit {
-            busy: pool.one_zone_at_a_time.then(BTreeSet::new),
+            busy: pool.one_zone_at_a_time().then(BTreeSet::new),
             ..limited(pool.limit)
         });
         let default_pool = limited(fleet.default_pool.limit);

@@ -10,6 +10,7 @@ use super::{
     Abort, DrainStep, Gone, MonitorStep, OtherOperator, Reason, RebootStep, Silence, StagingStep,
     Turn,
 };
+use crate::drain::Obstacle;
 use crate::facts::{FleetFacts, NodeView, PoolFacts};
 use crate::objects::NodeFacts;
 use crate::rules::GateState;
@@ -73,10 +74,11 @@ pub(crate) fn assess<'a>(
     slot: Option<&'a Slot>,
 ) -> Decision<'a> {
     let decision = next_step(fleet, view, slot);
+    let denied = &view.led.denied;
     let denied = match decision.step {
         None | Some(Step::Evict | Step::DeletePods) => None,
-        Some(step) if step.changes_node() => view.denied.filter(|_| step.undoes()),
-        Some(_) => view.shadow_denied,
+        Some(step) if step.changes_node() => denied.node.as_deref().filter(|_| step.undoes()),
+        Some(_) => denied.shadow.as_deref(),
     };
     Decision {
         reason: denied.map_or(decision.reason, Reason::NodeChangesDenied),
@@ -197,7 +199,7 @@ impl<'a> Case<'_, 'a> {
             Some(Abort::NotLabelled)
         } else if node.paused {
             Some(Abort::NodePaused)
-        } else if view.denied.or(view.shadow_denied).is_some() && self.is_before_grant() {
+        } else if view.led.denied().is_some() && self.is_before_grant() {
             Some(Abort::NodeChangesDenied)
         } else {
             None
@@ -217,9 +219,8 @@ impl<'a> Case<'_, 'a> {
     /// nor given up. Once its marker has said *drained*, a grant may be on its way, and nothing but the shadow's write stops it.
     fn back_without_shadow(self) -> Option<Decision<'a>> {
         let Self { node, view, .. } = self;
-        let why = view
-            .shadow_denied
-            .filter(|_| node.is_ready() && self.is_before_grant())?;
+        let why = view.led.denied.shadow.as_deref();
+        let why = why.filter(|_| node.is_ready() && self.is_before_grant())?;
         let ungranted = |marker: &Marker| marker.drained_at.is_none() && !marker.was_drained;
         node.marker()
             .filter(|marker| marker.holds_changes() && ungranted(marker))?;
@@ -457,7 +458,7 @@ impl<'a> Case<'_, 'a> {
     /// The next step on the way to an empty node; `None` once it is cordoned and no pod is left that has to go. Whether that
     /// is so is made sure of with the grant.
     pub(super) fn next_drain_step(self) -> Option<Decision<'a>> {
-        if self.view.pods.too_many {
+        if self.view.led.obstacle == Some(Obstacle::TooManyPods) {
             return Some(abort(Abort::CannotDrain));
         }
         match self.node.marker() {
@@ -480,12 +481,11 @@ impl<'a> Case<'_, 'a> {
         if view.busy_control_plane.is_some() {
             return abort(Abort::PoolClosed);
         }
-        if view.pods.undrainable.is_some() && !view.force {
+        if view.undrainable().is_some() {
             return abort(Abort::CannotDrain);
         }
         // A started exclusion goes on: a node that is out of load balancers does not wait there for a budget.
-        let waits = !view.force && !view.pods.waited && !is_excluded;
-        if let Some(why) = view.pods.blocked.filter(|_| waits) {
+        if let Some(why) = view.awaited_budget().filter(|_| !is_excluded) {
             return wait(Reason::BudgetAllowsNone(why));
         }
         let leaves = Reason::Draining(DrainStep::LeavesLoadBalancers);
@@ -501,11 +501,12 @@ impl<'a> Case<'_, 'a> {
     /// From the cordon on: evicts until no pod is left, and starts again if pods come back. `None` if none is left.
     fn drain_until_empty(self, marker: &Marker) -> Option<Decision<'a>> {
         let Self { view, node, .. } = self;
+        let plan = view.led.plan();
         // A drained node that somebody uncordoned is drained again, with a deadline of its own.
         let overdue =
             view.time.drain_overdue && (marker.drained_at.is_none() || node.unschedulable);
         if !view.force && (overdue || self.is_hopeless(marker)) {
-            return Some(abort(if view.pods.is_blocked {
+            return Some(abort(if plan.is_some_and(|plan| plan.is_blocked) {
                 Abort::DrainBlocked
             } else {
                 Abort::DrainTimedOut
@@ -521,12 +522,12 @@ impl<'a> Case<'_, 'a> {
         if marker.drained_at.is_none() {
             return self.evict(overdue);
         }
-        if !view.pods.known {
+        let Some(plan) = plan else {
             return Some(wait(EVICTS));
-        }
+        };
         // Pods have come since. Either somebody uncordoned the node and cordoned it again, unseen; or the pods tolerate the
         // cordon, so the deadline stays as it is.
-        (!view.pods.drained).then(|| take(Step::DrainAgain, EVICTS))
+        (!plan.is_done()).then(|| take(Step::DrainAgain, EVICTS))
     }
 
     /// Whether the pods that a budget blocked first have had their part of the time, and the last drain failed on a budget,
@@ -537,19 +538,18 @@ impl<'a> Case<'_, 'a> {
             |failures: &LastFailure| failures.reason == Abort::DrainBlocked.as_str();
         marker.drained_at.is_none()
             && view.time.first_over
-            && view.pods.first_left
-            && view.pods.is_blocked
+            && (view.led.plan()).is_some_and(|plan| plan.first_left && plan.is_blocked)
             && shadow.spec.last_failure.is_some_and(blocked_before)
             && !view.is_retried()
     }
 
     /// The node is cordoned and not yet recorded as drained.
     fn evict(self, overdue: bool) -> Option<Decision<'a>> {
-        let pods = &self.view.pods;
-        if !pods.operator_pods.is_empty() {
+        let led = self.view.led;
+        if (led.plan()).is_some_and(|plan| !plan.operator_pods.is_empty()) {
             return Some(take(Step::ListOperatorPods, EVICTS));
         }
-        if pods.drained {
+        if led.is_drained() {
             return None;
         }
         let step = if overdue {

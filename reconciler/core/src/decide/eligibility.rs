@@ -7,7 +7,7 @@ use semver::Version;
 use super::assess::{Case, Decision, abort, take, undo_when_ready, wait, well};
 use super::step::{Deletion, Step};
 use super::{
-    Abort, Contenders, Gone, OVERGROWN, OtherOperator, Reason, Silence, StagingStep, TOO_MANY_PODS,
+    Abort, Contenders, Gone, OVERGROWN, OtherOperator, Reason, Silence, StagingStep,
     TooManyFailures, Turn,
 };
 use crate::facts::{FleetFacts, NodeView, Owner};
@@ -74,10 +74,8 @@ impl<'a> Case<'_, 'a> {
 /// The version to which this node could be updated now, or why not.
 fn startable<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reason<'a>> {
     let version = able(fleet, view)?;
-    match view.pods.blocked {
-        Some(why) if !view.force && !view.pods.waited => Err(Reason::BudgetAllowsNone(why)),
-        _ => Ok(version),
-    }
+    view.awaited_budget()
+        .map_or(Ok(version), |why| Err(Reason::BudgetAllowsNone(why)))
 }
 
 /// The version to which the node could be updated, whatever budgets allow now, or why not: a node with a slot waits for
@@ -144,14 +142,10 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
         (view.time.backing_off, Reason::BackingOff),
         (view.time.young && !node.update_now, Reason::NodeTooYoung),
     ])?;
-    match (view.denied.or(view.shadow_denied), view.pods.undrainable) {
-        (Some(why), _) => Err(Reason::NodeChangesDenied(why)),
-        _ if view.pods.too_many => Err(Reason::CannotDrain(TOO_MANY_PODS)),
-        (None, Some(why)) if !view.force => Err(Reason::CannotDrain(why)),
-        _ => view
-            .busy_control_plane
-            .map_or(Ok(version), |node| Err(Reason::ControlPlaneBusy(node))),
-    }
+    let hindrance = (view.led.denied().map(Reason::NodeChangesDenied))
+        .or_else(|| view.undrainable().map(Reason::CannotDrain))
+        .or_else(|| view.busy_control_plane.map(Reason::ControlPlaneBusy));
+    hindrance.map_or(Ok(version), Err)
 }
 
 /// Returns why a host that can look for updates names none.

@@ -14,8 +14,8 @@ mod versions;
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::facts::{FirstPoolStanding, FleetFacts, NodeView, Observed, UnmanagedNode};
-use crate::objects::runs_bottlerocket;
+use crate::facts::{FirstPoolStanding, FleetFacts, NodeView, Observed};
+use crate::objects::{NodeFacts, runs_bottlerocket};
 use crate::window::Starts;
 pub use allocate::{Allocation, candidates, new_term};
 use allocate::{Place, allocate, join_slots};
@@ -27,8 +27,7 @@ pub(crate) use eligibility::goes_back;
 pub(crate) use reason::OVERGROWN;
 pub use reason::{
     Abort, Contenders, DrainStep, Gone, LimitScope, Missing, MonitorStep, Named, OtherOperator,
-    Reason, RebootStep, Silence, StagingStep, TO_GO_ON, TOO_MANY_PODS, TooManyFailures, Turn,
-    UsedUp,
+    Reason, RebootStep, Silence, StagingStep, TO_GO_ON, TooManyFailures, Turn, UsedUp,
 };
 use rollout::{Survey, offers};
 pub use step::{Deletion, Effect, Step, new_shadow};
@@ -159,18 +158,17 @@ fn release<'a>(
 /// The write that labels this node, if it runs Bottlerocket and does not have the label. With any value of the label,
 /// somebody has decided about the node, and it is left alone. While the fleet is paused, or another operator would update the
 /// node, too, no node is labelled.
-pub fn opt_in<'a>(fleet: &FleetFacts<'a>, node: &UnmanagedNode<'a>) -> Option<Write<'a>> {
+pub fn opt_in<'a>(fleet: &FleetFacts<'_>, node: &'a NodeFacts) -> Option<Write<'a>> {
     let wanted = fleet.is_led()
         && fleet.starts != Starts::Paused
         && fleet.alone
-        && node.label.is_none()
-        && runs_bottlerocket(node.os_image)
-        && !node.young;
+        && node.label(names::UPDATER_INTERFACE_LABEL).is_none()
+        && runs_bottlerocket(&node.os_image);
     wanted.then(|| Write {
-        object: Object::Node(node.name),
+        object: Object::Node(&node.name),
         tests: vec![
-            (Field::Uid, Value::text(node.uid)),
-            (Field::OsImage, Value::text(node.os_image)),
+            (Field::Uid, Value::text(&node.uid)),
+            (Field::OsImage, Value::text(&node.os_image)),
             (Field::UpdaterInterface, Value::Absent),
         ],
         sets: vec![(

@@ -25,9 +25,6 @@ pub const TO_GO_ON: &str = "; to go on: ";
 /// A Node to which no change is tried, as what is denied.
 pub(crate) const OVERGROWN: &str =
     "the Node: it has more than 1,000 labels, or more than 1,000 annotations";
-/// A node whose pods nobody looks at, as what makes its drain impossible.
-pub const TOO_MANY_PODS: &str =
-    "it has too many pods, or too large ones, to look at (more than 2 MiB, some 2,000 pods)";
 
 /// An enum whose variants' names are words for objects and metrics. Beside each stand its kind, the sentence that people are
 /// told, and what they do about it. Rows stand in groups under a title.

@@ -15,6 +15,7 @@ use brupop_api::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use super::reason::Abort;
+use crate::drain::Obstacle;
 use crate::facts::{FleetFacts, NodeView};
 use crate::objects::{NodeFacts, Words};
 
@@ -256,7 +257,7 @@ impl<'a> Step<'a> {
                 cordon(node, again)
             }
             Self::ListOperatorPods => still_cordoned(Marker {
-                operator_pods: view.pods.operator_pods.to_vec(),
+                operator_pods: view.led.plan()?.operator_pods.clone(),
                 ..own()
             }),
             Self::DrainAgain => still_cordoned(Marker {
@@ -328,14 +329,15 @@ fn failure(
     shadow: &ShadowFacts<'_>,
     why: Abort,
 ) -> Option<LastFailure> {
-    let pods = &view.pods;
+    let led = view.led;
     let failed_on = match why {
         _ if !why.is_failure() => return None,
         Abort::DrainBlocked | Abort::DrainTimedOut => {
-            pods.held_up_by.or(pods.undrainable).or(pods.blocked)
+            let held_up_by = led.drain.as_ref().and_then(|it| it.held_up_by.as_deref());
+            held_up_by.or_else(|| led.obstacle.as_ref().map(Obstacle::why))
         }
         Abort::StepFailed => shadow.status.message,
-        Abort::NodeChangesDenied => view.denied,
+        Abort::NodeChangesDenied => led.denied.node.as_deref(),
         // It counts all the same: no word of an agent may hide a bad release.
         Abort::FellBack => {
             (shadow.status.problem == Some(Problem::NotNextToBoot)).then_some(DEACTIVATED)
@@ -394,15 +396,15 @@ fn own_marker(fleet: &FleetFacts<'_>, view: &NodeView<'_>, node: &NodeFacts) -> 
 
 /// Notes the pods that are there at a cordon, beside those of an earlier one.
 fn note_pods(view: &NodeView<'_>, marker: Marker) -> Marker {
-    let pods = &view.pods;
-    let scales = pods.scales.into_iter().flatten();
+    let led = view.led;
+    let scales = led.scales.iter().flatten();
     let available =
         scales.filter_map(|(owner, scale)| Some((owner.clone(), scale.as_ref()?.available)));
     let mut evicted_owners: BTreeMap<String, u32> = available.collect();
     evicted_owners.extend(marker.evicted_owners);
     Marker {
-        emptied: marker.emptied || !pods.drained,
-        evicted_claims: marker.evicted_claims || pods.has_claims,
+        emptied: marker.emptied || !led.is_drained(),
+        evicted_claims: marker.evicted_claims || led.plan().is_some_and(|plan| plan.has_claims),
         evicted_owners,
         ..marker
     }

@@ -10,12 +10,9 @@ use kube::core::SelectorExt as _;
 use super::{DrainAction, Obstacle, Stuck, asks_for, drain_action, gone_by, is_overdue, overdue};
 use crate::objects::{Budget, BudgetRemedy, Pod, PodItem};
 
-/// Most keys and values of all selectors of a namespace. Each is compared with each pod of a node in each pass.
-const REQUIREMENTS_MAX: usize = 4096;
-
 /// Most comparisons of the pods of one node with keys and values of selectors: as many as the 110 pods that a kubelet runs,
-/// unless it is told otherwise, take in a namespace with this many.
-const COMPARED_MAX: usize = 110 * REQUIREMENTS_MAX;
+/// unless it is told otherwise, take in a namespace with 4096 of them. Anybody with a namespace can make thousands of budgets.
+const COMPARED_MAX: usize = 110 * 4096;
 /// Looks at nodes that cost more than this in sum are not made without a pause, but for one. It takes some milliseconds.
 pub const LOOKS_AT_ONCE: usize = 200_000;
 /// Comparisons that a pod costs before it is compared with budgets, and a budget whose namespace has no pod here.
@@ -289,20 +286,11 @@ fn allows_none(item: &Item<Budget>, budget: &Budget) -> String {
 /// Returns why the budgets of a pod's namespace never allow its eviction, whatever becomes of their pods; `None` if they may.
 /// The rules are those of the API server's eviction.
 fn forbidden<'b>(pod: &Pod, budgets: impl Iterator<Item = &'b Item<Budget>>) -> Option<String> {
-    let (mut unread, mut selecting, mut requirements) = (vec![], vec![], 0);
+    let (mut unread, mut selecting) = (vec![], vec![]);
     for item in budgets {
         match &item.body {
             Err(why) => unread.push((item, why)),
             Ok(budget) => {
-                requirements += budget.requirements;
-                // Anybody with a namespace can make thousands of budgets.
-                if requirements > REQUIREMENTS_MAX {
-                    return Some(format!(
-                        "the selectors of the PodDisruptionBudgets of namespace {} have more than {REQUIREMENTS_MAX} keys \
-                         and values together: delete some, or shorten them",
-                        item.namespace()
-                    ));
-                }
                 if selects(budget, pod) {
                     selecting.push(item);
                 }

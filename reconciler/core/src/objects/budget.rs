@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use brupop_api::item::{Readable, Unreadable, null_as_default};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use brupop_api::item::{Metadata, Readable, Unreadable};
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::core::Selector;
 use serde::Deserialize;
@@ -53,17 +53,11 @@ pub enum BudgetRemedy {
 
 #[derive(Deserialize)]
 struct BudgetShape {
-    metadata: BudgetMetadata,
+    metadata: Metadata,
     #[serde(default)]
     spec: BudgetSpec,
     #[serde(default)]
-    status: Option<BudgetStatus>,
-}
-
-#[derive(Deserialize)]
-struct BudgetMetadata {
-    #[serde(default)]
-    generation: Option<i64>,
+    status: Option<PodDisruptionBudgetStatus>,
 }
 
 #[derive(Default, Deserialize)]
@@ -73,24 +67,6 @@ struct BudgetSpec {
     max_unavailable: Option<IntOrString>,
     min_available: Option<IntOrString>,
     unhealthy_pod_eviction_policy: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct BudgetStatus {
-    observed_generation: Option<i64>,
-    disruptions_allowed: i32,
-    expected_pods: i32,
-    current_healthy: i32,
-    desired_healthy: i32,
-    #[serde(deserialize_with = "null_as_default")]
-    conditions: Vec<BudgetCondition>,
-}
-
-#[derive(Deserialize)]
-struct BudgetCondition {
-    #[serde(default)]
-    reason: String,
 }
 
 impl Readable for Budget {
@@ -122,7 +98,7 @@ impl Readable for Budget {
             ),
             observed: status
                 .observed_generation
-                .is_none_or(|seen| Some(seen) == metadata.generation),
+                .is_none_or(|seen| Some(seen) == ObjectMeta::from(metadata).generation),
         })
     }
 }
@@ -130,7 +106,7 @@ impl Readable for Budget {
 fn remedy(
     max_unavailable: Option<&IntOrString>,
     min_available: Option<&IntOrString>,
-    status: &BudgetStatus,
+    status: &PodDisruptionBudgetStatus,
 ) -> BudgetRemedy {
     let percent = |percent: &str| IntOrString::String(percent.to_owned());
     let zero =
@@ -138,6 +114,7 @@ fn remedy(
     if status
         .conditions
         .iter()
+        .flatten()
         .any(|condition| condition.reason == SYNC_FAILED)
     {
         BudgetRemedy::Repair

@@ -7,7 +7,7 @@ use brupop_api::crds::{BOOT_ID_MAX, VERSION_MAX, is_variant};
 use brupop_api::item::{Readable, Unreadable, lenient_time, null_as_default};
 use brupop_api::{Item, Marker, names};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, ObjectReference};
+use k8s_openapi::api::core::v1::{Node, NodeSystemInfo, ObjectReference};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -151,19 +151,10 @@ struct Spec {
 struct Status {
     #[serde(deserialize_with = "null_as_default")]
     conditions: Vec<ReadCondition>,
-    node_info: NodeInfo,
+    node_info: NodeSystemInfo,
     /// Their names are of no use here, and there may be any number.
     #[serde(deserialize_with = "null_as_default")]
     volumes_in_use: Vec<IgnoredAny>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct NodeInfo {
-    #[serde(rename = "bootID")]
-    boot_id: String,
-    #[serde(rename = "osImage")]
-    os_image: String,
 }
 
 impl Readable for NodeFacts {
@@ -312,7 +303,9 @@ impl NodeFacts {
         } = shape;
         let Status {
             conditions,
-            node_info: NodeInfo { boot_id, os_image },
+            node_info: NodeSystemInfo {
+                boot_id, os_image, ..
+            },
             volumes_in_use,
         } = status;
         self.unschedulable = spec.unschedulable;

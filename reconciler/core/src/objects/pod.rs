@@ -6,6 +6,8 @@ use brupop_api::item::{Readable, Unreadable, lenient_time, null_as_default};
 use brupop_api::printable::printable;
 use brupop_api::{Item, names};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Toleration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -92,16 +94,6 @@ struct PodMetadata {
     deletion_timestamp: Option<Timestamp>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct OwnerReference {
-    api_version: String,
-    kind: String,
-    name: String,
-    #[serde(default, deserialize_with = "null_as_default")]
-    controller: bool,
-}
-
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct PodSpec {
@@ -110,15 +102,6 @@ struct PodSpec {
     volumes: Vec<Volume>,
     #[serde(deserialize_with = "null_as_default")]
     tolerations: Vec<Toleration>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Toleration {
-    key: Option<String>,
-    operator: Option<String>,
-    value: Option<String>,
-    effect: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -136,31 +119,27 @@ struct PodStatus {
     conditions: Vec<ReadCondition>,
 }
 
-impl Toleration {
-    /// Whether it tolerates the taint of a cordoned node, which has no value.
-    fn matches_cordon(&self) -> bool {
-        let is_among = |field: &Option<String>, words: &[&str]| {
-            words.contains(&field.as_deref().unwrap_or_default())
-        };
-        let exists = is_among(&self.operator, &["Exists"]);
-        let matches = if exists {
-            is_among(&self.key, &["", CORDON_TAINT])
-        } else {
-            is_among(&self.key, &[CORDON_TAINT]) && is_among(&self.value, &[""])
-        };
-        matches && is_among(&self.effect, &["", "NoSchedule"])
-    }
+/// Whether it tolerates the taint of a cordoned node, which has no value.
+fn tolerates_cordon(toleration: &Toleration) -> bool {
+    let is_among = |field: &Option<String>, words: &[&str]| {
+        words.contains(&field.as_deref().unwrap_or_default())
+    };
+    let Toleration { key, value, .. } = toleration;
+    let matches = if is_among(&toleration.operator, &["Exists"]) {
+        is_among(key, &["", CORDON_TAINT])
+    } else {
+        is_among(key, &[CORDON_TAINT]) && is_among(value, &[""])
+    };
+    matches && is_among(&toleration.effect, &["", "NoSchedule"])
 }
 
-impl OwnerReference {
-    fn read(self) -> Controller {
-        let [api_version, kind, name] = [self.api_version, self.kind, self.name]
-            .map(|text| printable(&text, OWNER_MAX).into_owned());
-        Controller {
-            api_version,
-            kind,
-            name,
-        }
+fn controller(owner: OwnerReference) -> Controller {
+    let [api_version, kind, name] = [owner.api_version, owner.kind, owner.name]
+        .map(|text| printable(&text, OWNER_MAX).into_owned());
+    Controller {
+        api_version,
+        kind,
+        name,
     }
 }
 
@@ -182,21 +161,22 @@ impl Readable for Pod {
         if labels.len() > LABELS_COUNT_MAX || bytes(&labels) > LABELS_MAX {
             return Err(Unreadable::TooLong("labels"));
         }
-        let controller = owner_references.into_iter().find(|owner| owner.controller);
+        let mut owners = owner_references.into_iter();
+        let controlling = owners.find(|owner| owner.controller == Some(true));
         let asks = DO_NOT_DISRUPT
             .iter()
             .find(|(key, value)| annotations.get(*key).is_some_and(|it| it == value));
         Ok(Self {
             node: spec.node_name,
             labels,
-            controller: controller.map(OwnerReference::read),
+            controller: controlling.map(controller),
             is_mirror: annotations.contains_key(MIRROR_POD_ANNOTATION),
             do_not_disrupt: asks.map(|(key, _)| *key),
             gone_by: deletion_timestamp,
             has_claim: spec.volumes.iter().any(|volume| {
                 volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some()
             }),
-            tolerates_cordon: spec.tolerations.iter().any(Toleration::matches_cordon),
+            tolerates_cordon: spec.tolerations.iter().any(tolerates_cordon),
             finished: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
             pending: status.phase.as_deref() == Some("Pending"),
             readiness: Readiness::among(&status.conditions),

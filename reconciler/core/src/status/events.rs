@@ -86,8 +86,9 @@ impl EventText {
                 );
                 ("CordonedAgain", true, note)
             }
-            Step::Grant if !view.pods.left.is_empty() => {
-                ("PodsLeft", true, left_pods(view.pods.left))
+            Step::Grant => {
+                let plan = view.led.plan().filter(|plan| !plan.left.is_empty())?;
+                ("PodsLeft", true, left_pods(&plan.left))
             }
             Step::Finish { workloads_back } if workloads_back => {
                 ("Updated", false, format!("the node runs {version}"))

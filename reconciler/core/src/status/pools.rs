@@ -6,13 +6,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use brupop_api::conditions::ConditionStatus::{False, True, Unknown};
 use brupop_api::conditions::{ACCEPTED, PROGRESSING, READY};
 use brupop_api::crds::{POOL_VERSIONS_MAX, VERSION_MAX};
-use brupop_api::fleet::VersionRecord;
 use brupop_api::pool::{NextWindow, VersionCount};
 use brupop_api::printable::printable;
 use brupop_api::{BottlerocketPool, BottlerocketPoolStatus, NodeCounts};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
-use semver::Version;
 use serde_json::{Value, json};
 
 use super::{DesiredCondition, Progress, generation};
@@ -42,21 +40,12 @@ pub struct DesiredPoolStatus {
 struct Tally<'a> {
     progress: Progress<'a>,
     versions: BTreeMap<&'a str, u64>,
-    /// Those whose update has not begun, by the word of the reason.
-    waiting: BTreeMap<&'static str, WaitingGroup<'a>>,
+    /// The number of those whose update has not begun, by the word of the reason, and why the first of them waits.
+    waiting: BTreeMap<&'static str, (u64, Reason<'a>)>,
     /// The reason why a version is halted that one of them wants.
     halted: Option<Reason<'a>>,
     /// The reason why neither this pool nor another one owns some nodes.
     contends: Option<Reason<'a>>,
-}
-
-/// Nodes that wait for the same.
-struct WaitingGroup<'a> {
-    nodes: u64,
-    /// The reason why the first of them waits.
-    reason: Reason<'a>,
-    /// The version that it runs, and the one that it waits for.
-    from_to: Option<(&'a str, &'a str)>,
 }
 
 /// Reasons why a query of a gate has no answer.
@@ -133,15 +122,8 @@ impl<'a> Tally<'a> {
             self.halted = Some(reason);
         }
         if self.progress.count(view, pool, has_slot, reason) {
-            let from_to = node
-                .version()
-                .zip(view.shadow.and_then(|shadow| shadow.update()));
-            let first = WaitingGroup {
-                nodes: 0,
-                reason,
-                from_to,
-            };
-            self.waiting.entry(reason.as_str()).or_insert(first).nodes += 1;
+            let waiting = self.waiting.entry(reason.as_str());
+            waiting.or_insert((0, reason)).0 += 1;
         }
     }
 
@@ -162,7 +144,7 @@ impl<'a> Tally<'a> {
         let stalls = self.why_stalled(fleet, pool);
         let stalls = stalls.as_ref().map(|(reason, why)| (*reason, &**why));
         let [ready, stalled] = DesiredCondition::health(stalls, unready);
-        let progressing = self.progressing(pool, fleet.versions, &ready);
+        let progressing = self.progressing(pool, &ready);
         let updated = self.progress.updated_condition(NO_NODES);
         let versions = self.versions.into_iter();
         let mut versions: Vec<VersionCount> = versions
@@ -202,7 +184,7 @@ impl<'a> Tally<'a> {
         }
         // Of a version that the other pool was done with before, its nodes are updated all the same.
         let mut waiting = self.waiting.values();
-        let waits_for_pool = waiting.any(|it| matches!(it.reason, Reason::WaitingForPool(_)));
+        let waits_for_pool = waiting.any(|(_, reason)| matches!(reason, Reason::WaitingForPool(_)));
         let goes_on = !self.waiting.is_empty() && !waits_for_pool;
         if self.progress.counts.updating_nodes == 0
             && !goes_on
@@ -219,12 +201,7 @@ impl<'a> Tally<'a> {
 
     /// Returns why the pool moves, or why not: what most of the nodes that wait wait for. Why it is not ready says more of the
     /// same, and is said while none waits.
-    fn progressing(
-        &self,
-        pool: &PoolFacts<'_>,
-        versions: &[VersionRecord],
-        ready: &DesiredCondition,
-    ) -> DesiredCondition {
+    fn progressing(&self, pool: &PoolFacts<'_>, ready: &DesiredCondition) -> DesiredCondition {
         let waits = |reason: &'static str, message: &str| {
             DesiredCondition::of(PROGRESSING, False, reason, message)
         };
@@ -238,16 +215,14 @@ impl<'a> Tally<'a> {
         }
         // Among equals, the first in the alphabet.
         let groups = self.waiting.values().rev();
-        let most = groups.max_by_key(|waiting| waiting.nodes);
-        if ready.status == False && most.is_none_or(|it| it.reason.as_str() == ready.reason) {
+        let most = groups.max_by_key(|(nodes, _)| nodes);
+        let most = most.map(|(_, reason)| *reason);
+        if ready.status == False && most.is_none_or(|it| it.as_str() == ready.reason) {
             return waits(ready.reason, &ready.message);
-        }
-        if let Some(message) = most.and_then(|most| superseded(pool, most, versions)) {
-            return waits("Superseded", &message);
         }
         let behind = self.progress.behind.filter(|_| counts.nodes > 0);
         let behind = behind.map(|(_, reason)| reason);
-        match most.map(|most| most.reason).or(behind) {
+        match most.or(behind) {
             Some(reason) => waits(reason.as_str(), &reason.message()),
             None if counts.nodes == 0 => waits("NoNodes", NO_NODES),
             None => waits("NoUpdate", "no node has an update to go to"),
@@ -298,34 +273,6 @@ impl Pool {
     fn observed(&self) -> Option<u64> {
         generation(&self.metadata)
     }
-}
-
-/// Returns a sentence if another version came before the pool got to the last one. If that goes on, it never gets to any.
-fn superseded(
-    pool: &PoolFacts<'_>,
-    waiting: &WaitingGroup<'_>,
-    versions: &[VersionRecord],
-) -> Option<String> {
-    let WaitingGroup {
-        reason: why @ (Reason::VersionTooYoung(_) | Reason::WaitingForPool(_)),
-        from_to,
-        ..
-    } = waiting
-    else {
-        return None;
-    };
-    let (runs, wants) = from_to.as_ref()?;
-    let (runs, wants) = (Version::parse(runs).ok()?, Version::parse(wants).ok()?);
-    let between = |version: &Version| runs < *version && *version < wants;
-    let is_allowed = |version: &str| pool.rules.is_some_and(|rules| rules.allow(version));
-    let reported = versions.iter().filter(|it| it.reported_at.is_some());
-    let allowed = reported.filter(|it| is_allowed(&it.version));
-    let parsed = allowed.filter_map(|it| Version::parse(&it.version).ok());
-    let missed = parsed.filter(between).max()?;
-    Some(format!(
-        "{wants} superseded {missed} before its turn: {}",
-        why.message()
-    ))
 }
 
 /// That a pool that goes first is not there.

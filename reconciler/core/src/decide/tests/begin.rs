@@ -324,7 +324,7 @@ fn what_is_not_cordoned_yet_is_given_up() {
         ("outside its window", outside, given_up),
         ("not enforced", unenforced, goes_on),
     ] {
-        let view = staged().with(|it| it.pods.drained = false);
+        let view = staged();
         for (view, expected) in [(view, not_cordoned), (view.marked_by(&CORDONED), drains)] {
             assert_eq!(decide(&fleet, &view).reason, expected, "{says}");
         }

@@ -73,7 +73,7 @@ proptest! {
         let mut zones: BTreeMap<usize, BTreeSet<Option<&str>>> = BTreeMap::new();
         for (view, decision) in observed.views.iter().zip(&decisions) {
             if let Owner::Pool(pool) = view.owner
-                && observed.fleet.pools[pool].one_zone_at_a_time
+                && observed.fleet.pools[pool].one_zone_at_a_time()
                 && leaves(view, decision)
             {
                 zones.entry(pool).or_default().insert(view.zone);

@@ -149,7 +149,7 @@ fn the_annotations_stay_while_pods_of_others_need_room() {
         "waits", waits, &no, unchanged => true;
         "has its slot", runs(StagedAndPerformedUpdate), &its, unchanged => true;
         "is drained", runs(RebootedIntoUpdate).marked_by(&DRAINED), &its, unchanged => true;
-        "has pods that nobody knows", waits.with(|it| it.pods.known = false), &no, unchanged => true;
+        "has pods that nobody knows", waits.with(unknown_pods), &no, unchanged => true;
         "is monitored", runs(MonitoringUpdate).rebooted(NEW), &its, unchanged => true;
         "is too young", young, &no, unchanged => true;
         "is too young for another version", wants_another(young), &no, unchanged => false;
@@ -270,7 +270,12 @@ fn what_ends_by_itself_releases_nothing() {
         ),
         (
             "budget",
-            |view, _| view.pods.blocked = Some("shop/cart"),
+            |view, _| {
+                let (why, waited) = ("shop/cart".to_owned(), false);
+                led(view, |led| {
+                    led.obstacle = Some(Obstacle::Budget { why, waited });
+                });
+            },
             None,
         ),
         (

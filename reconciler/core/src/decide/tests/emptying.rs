@@ -18,7 +18,7 @@ fn the_cordon_notes_how_workloads_are() {
     let [cart, gone] = ["cart", "gone"].map(|name| format!("apps/v1/ReplicaSet/shop/{name}"));
     let scales = Scales::from([(cart.clone(), Some(available(3))), (gone, None)]);
     let view: NodeView<'_> = staged();
-    let view = view.with(|view| view.pods.scales = Some(&scales));
+    let view = view.with(|view| led(view, |led| led.scales = Some(scales)));
     let noted = marker_of(&decide(&fleet(), &view)).evicted_owners;
     assert_eq!(noted, BTreeMap::from([(cart, 3)]));
 }
@@ -35,8 +35,8 @@ fn another_cordon_notes_the_pods_that_came() {
     let marker = marker_of(&decide(
         &fleet(),
         &view.with(|view| {
-            (view.pods.scales, view.pods.has_claims, view.pods.drained) =
-                (Some(&scales), true, false);
+            led(view, |led| led.scales = Some(scales));
+            plan(view, |plan| plan.has_claims = true);
         }),
     ));
     assert!(!CORDONED.evicted_claims && marker.evicted_claims && marker.emptied);
@@ -61,11 +61,7 @@ fn a_reboot_waits_for_volumes_and_not_for_ever() {
                 .marked_by(&marker)
                 .with_node(|node| node.volumes_in_use = usize::from(in_use))
                 .with(|view| {
-                    view.pods = PodFacts {
-                        known: true,
-                        drained: true,
-                        ..PodFacts::default()
-                    };
+                    drained(view);
                     (view.force, view.time.volumes_overdue) = (force, overdue);
                 });
             let decision = decide(&fleet(), &view);
@@ -88,7 +84,7 @@ fn a_reboot_waits_for_volumes_and_not_for_ever() {
 fn our_pods_are_listed_before_eviction() {
     let uids = ["uid-webhook".to_owned()];
     let mut view = staged().marked_by(&CORDONED);
-    view.pods.operator_pods = &uids;
+    plan(&mut view, |plan| plan.operator_pods = uids.to_vec());
     assert_eq!(marker_of(&decide(&fleet(), &view)).operator_pods, uids);
 }
 

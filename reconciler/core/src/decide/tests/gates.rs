@@ -1,18 +1,24 @@
 //! A pool whose gates are closed.
 
+use super::first_pools::rules;
 use super::world::*;
 use super::zones;
-use crate::rules::GateState;
+use crate::rules::{GateState, Rules};
 use crate::workloads::Evicted;
 
 const CLOSED: Option<(GateState, &'static str)> = Some((GateState::Closed, "quiet"));
 const UNKNOWN: Option<(GateState, &'static str)> = Some((GateState::Unknown, "quiet"));
 const AWAITED: Option<(GateState, &'static str)> = Some((GateState::Awaited, "quiet"));
 
+static GATED: LazyLock<Rules> = LazyLock::new(|| {
+    let prometheus = json!({"source": "main", "query": "ALERTS"});
+    rules(&json!({"gates": [{"name": "quiet", "prometheus": prometheus}]}))
+});
+
 fn pool(gate: Option<(GateState, &'static str)>) -> PoolFacts<'static> {
     PoolFacts {
-        has_gates: true,
         gate,
+        rules: Some(&GATED),
         ..zones::pool("web")
     }
 }

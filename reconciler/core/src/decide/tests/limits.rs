@@ -69,7 +69,7 @@ proptest! {
         for pool in seen.fleet.pools {
             prop_assert!(within(&|of| of == Some(pool.name), pool.limit), "in {}", pool.name);
         }
-        for pool in seen.fleet.pools.iter().filter(|pool| pool.one_zone_at_a_time) {
+        for pool in seen.fleet.pools.iter().filter(|pool| pool.one_zone_at_a_time()) {
             let mine = |view: &&NodeView<'_>| pool_of(view) == Some(pool.name);
             let holds = |view: &&NodeView<'_>| kept(&view.shadow_name.to_owned());
             let away = |view: &NodeView<'_>| view.marked() || view.node.is_some_and(|it| it.labelled && !it.is_ready());

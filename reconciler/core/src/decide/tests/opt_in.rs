@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::decide::opt_in;
-use crate::facts::{FleetFacts, UnmanagedNode};
+use crate::facts::FleetFacts;
+use crate::objects::NodeFacts;
 use crate::tests::world::rows;
 use crate::window::{Starts, Until};
 use brupop_api::{Write, names};
@@ -11,20 +12,23 @@ use brupop_apply::apply;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 
-pub(super) const BARE: UnmanagedNode<'static> = UnmanagedNode {
-    shadow_name: "brs-n",
-    name: "n",
-    uid: "u",
-    label: None,
-    os_image: "Bottlerocket OS 1.19.4 (aws-k8s-1.29)",
-    young: false,
-};
+const OS_IMAGE: &str = "Bottlerocket OS 1.19.4 (aws-k8s-1.29)";
 
-fn decided(
-    node: &UnmanagedNode<'static>,
+/// A host that nobody has decided about.
+pub(super) fn bare() -> NodeFacts {
+    NodeFacts {
+        name: "n".to_owned(),
+        uid: "u".to_owned(),
+        os_image: OS_IMAGE.to_owned(),
+        ..NodeFacts::default()
+    }
+}
+
+fn decided<'n>(
+    node: &'n NodeFacts,
     starts: Starts<'static>,
     ledger_term: u64,
-) -> Option<Write<'static>> {
+) -> Option<Write<'n>> {
     let fleet = FleetFacts {
         ledger_term: Some(ledger_term),
         starts,
@@ -46,17 +50,23 @@ fn decided(
 
 #[test]
 fn only_undecided_bottlerocket_nodes_are_opted_in() {
-    let os = |os_image| UnmanagedNode { os_image, ..BARE };
-    let label = |label| UnmanagedNode {
-        label: Some(label),
-        ..BARE
+    let os = |os_image: &str| NodeFacts {
+        os_image: os_image.to_owned(),
+        ..bare()
+    };
+    let label = |label: &str| {
+        let key = names::UPDATER_INTERFACE_LABEL.to_owned();
+        NodeFacts {
+            labels: Some([(key, label.to_owned())].into()),
+            ..bare()
+        }
     };
     for (says, node, starts, term, wanted) in rows! {
-        "a host without the label", BARE, Starts::Open, 4 => true;
-        "outside of the window", BARE, Starts::OutsideWindow(Until::Unknown), 4 => true;
-        "before there is a shadow to prove admission on", BARE, Starts::AdmissionNotEnforced, 4 => true;
-        "a paused fleet", BARE, Starts::Paused, 4 => false;
-        "another leads", BARE, Starts::Open, 5 => false;
+        "a host without the label", bare(), Starts::Open, 4 => true;
+        "outside of the window", bare(), Starts::OutsideWindow(Until::Unknown), 4 => true;
+        "before there is a shadow to prove admission on", bare(), Starts::AdmissionNotEnforced, 4 => true;
+        "a paused fleet", bare(), Starts::Paused, 4 => false;
+        "another leads", bare(), Starts::Open, 5 => false;
         "left out", label("none"), Starts::Open, 4 => false;
         "of an earlier interface", label("1.0.0"), Starts::Open, 4 => false;
         "labelled with nothing", label(""), Starts::Open, 4 => false;
@@ -64,7 +74,6 @@ fn only_undecided_bottlerocket_nodes_are_opted_in() {
         "Debian", os("Debian GNU/Linux 13 (trixie)"), Starts::Open, 4 => false;
         "a name that contains it", os("Not Bottlerocket OS 1.19.4"), Starts::Open, 4 => false;
         "its kubelet has said nothing yet", os(""), Starts::Open, 4 => false;
-        "a new one", UnmanagedNode { young: true, ..BARE }, Starts::Open, 4 => false;
     } {
         assert_eq!(decided(&node, starts, term).is_some(), wanted, "{says}");
     }
@@ -72,7 +81,8 @@ fn only_undecided_bottlerocket_nodes_are_opted_in() {
 
 #[test]
 fn the_label_needs_the_node_as_seen() {
-    let write = decided(&BARE, Starts::Open, 4).unwrap();
+    let seen = bare();
+    let write = decided(&seen, Starts::Open, 4).unwrap();
     let node = |uid: &str, os_image: &str, label: Option<&str>| -> Node {
         let labels = label.map(|value| BTreeMap::from([(names::UPDATER_INTERFACE_LABEL, value)]));
         serde_json::from_value(json!({
@@ -84,10 +94,10 @@ fn the_label_needs_the_node_as_seen() {
         .unwrap()
     };
     for (says, node, taken) in rows! {
-        "as it was seen", node("u", BARE.os_image, None) => true;
-        "another of this name", node("v", BARE.os_image, None) => false;
+        "as it was seen", node("u", OS_IMAGE, None) => true;
+        "another of this name", node("v", OS_IMAGE, None) => false;
         "another system", node("u", "Debian GNU/Linux 13", None) => false;
-        "somebody was faster", node("u", BARE.os_image, Some("none")) => false;
+        "somebody was faster", node("u", OS_IMAGE, Some("none")) => false;
     } {
         let mut after = node.clone();
         assert_eq!(apply(&write, &mut after).is_ok(), taken, "{says}");

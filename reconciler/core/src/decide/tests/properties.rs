@@ -3,7 +3,7 @@
 use brupop_api::fleet::Slot;
 use proptest::prelude::*;
 
-use super::opt_in::BARE;
+use super::opt_in::bare;
 use super::passes::fleet;
 use super::world::*;
 use crate::decide::{Candidate, join_slots, new_term, opt_in};
@@ -58,7 +58,8 @@ proptest! {
             _ => vec![],
         });
         let terms = [None, Some(fleet.status())].map(|ledger| new_term(ledger, &observed.views).1);
-        let label = opt_in(&FleetFacts::EXAMPLE, &BARE).unwrap();
+        let bare = bare();
+        let label = opt_in(&FleetFacts::EXAMPLE, &bare).unwrap();
         for write in of_nodes.chain(decided.allocation.write).chain(terms).chain([label]) {
             prop_assert_eq!(brupop_apply::fits(&write), Ok(()));
         }
@@ -77,7 +78,7 @@ proptest! {
                 Some(Effect::Grant { confirm, grant }) => {
                     prop_assert_eq!(sets(&grant, Field::SpecRebootGrantedBootId), Some(Value::text(node.boot_id())));
                     let draining = node.marker().is_some_and(|marker| marker.drain_started_at.is_some());
-                    prop_assert!(draining && node.unschedulable && view.pods.drained);
+                    prop_assert!(draining && node.unschedulable && view.led.is_drained());
                     prop_assert!(confirm.tests.contains(&(Field::Unschedulable, Value::Set)));
                     prop_assert_eq!(view.slot(&observed.fleet).map(|slot| slot.attempt), shadow.spec.attempt);
                 }

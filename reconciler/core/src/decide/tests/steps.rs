@@ -45,7 +45,7 @@ fn a_staged_node_is_taken_out_in_order() {
     };
     marked(&mut view, &cordoned);
     assert_eq!(decide(&fleet, &view).effect, Some(Effect::Evict));
-    view.pods.drained = true;
+    drained(&mut view);
     let granted = |view: &NodeView<'_>, claim| {
         let decision = decide(&fleet, view);
         assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
@@ -97,7 +97,7 @@ fn each_view_has_its_step() {
         "it is staged", staged() => Some(Step::Cordon);
         "pods are evicted", cordoned => Some(Step::Evict);
         "uncordoned", cordoned.with_node(|it| it.unschedulable = false) => Some(Step::CordonAgain);
-        "it is empty but for pods that are left", cordoned.with(|it| (it.pods.drained, it.pods.left) = (true, &left))
+        "it is empty but for pods that are left", cordoned.with(drained).with(|it| plan(it, |plan| plan.left = left.to_vec()))
             => Some(Step::Grant);
         "it is back, and monitored", back => Some(Step::Monitor);
         "it fell back", back.rebooted(OLD) => Some(Step::Abort(Abort::FellBack));
@@ -202,7 +202,6 @@ fn an_uncordoned_node_is_cordoned_and_drained_again() {
 fn pods_after_the_drain_are_evicted_first() {
     let mut view = staged().marked_by(&DRAINED);
     // Somebody uncordoned the node and cordoned it again, and nobody saw.
-    view.pods.drained = false;
     let decision = decide(&fleet(), &view);
     let marker = marker_of(&decision);
     assert_eq!(
@@ -220,7 +219,7 @@ fn pods_after_the_drain_are_evicted_first() {
     );
     assert_eq!(decision.reason, Reason::Draining(DrainStep::Evicts));
 
-    view.pods.known = false;
+    unknown_pods(&mut view);
     let decision = decide(&fleet(), &view);
     assert_eq!(
         (decision.effect, decision.reason),
@@ -228,11 +227,7 @@ fn pods_after_the_drain_are_evicted_first() {
         "a new leader looks first"
     );
 
-    view.pods = PodFacts {
-        known: true,
-        drained: true,
-        ..view.pods
-    };
+    drained(&mut view);
     let decision = decide(&fleet(), &view);
     assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
     let Some(Effect::Grant { confirm, .. }) = &decision.effect else {
@@ -255,34 +250,28 @@ fn pods_after_the_drain_are_evicted_first() {
     );
 }
 
+type Change = fn(&mut NodeView<'_>);
+
 #[test]
 fn a_drain_without_grant_ends_by_deadline() {
-    let looked = |known, drained| PodFacts {
-        known,
-        drained,
-        ..PodFacts::default()
-    };
+    let (unknown, known): (Change, Change) = (unknown_pods, |_| ());
     let (timed_out, goes_on) = (
         Reason::Aborting(Abort::DrainTimedOut),
         Reason::Draining(DrainStep::Evicts),
     );
     let granted = Some(RebootedIntoUpdate);
     for (says, pods, unschedulable, force, reason, next) in rows! {
-        "its pods cannot be looked at", looked(false, false), true, false, timed_out => Some(Idle);
-        "its pods come back each time", looked(true, false), true, false, timed_out => Some(Idle);
-        "no fresh list agrees", looked(true, true), true, false, timed_out => Some(Idle);
-        "with force they are deleted", looked(true, false), true, true, goes_on => None;
-        "with force it is tried on", looked(true, true), true, true, goes_on => granted;
-        "uncordoned after its drain", looked(true, true), false, false, Reason::Draining(DrainStep::Cordons) => None;
+        "its pods cannot be looked at", unknown, true, false, timed_out => Some(Idle);
+        "its pods come back each time", known, true, false, timed_out => Some(Idle);
+        "no fresh list agrees", drained, true, false, timed_out => Some(Idle);
+        "with force they are deleted", known, true, true, goes_on => None;
+        "with force it is tried on", drained, true, true, goes_on => granted;
+        "uncordoned after its drain", drained, false, false, Reason::Draining(DrainStep::Cordons) => None;
     } {
         let view = staged()
             .marked_by(&DRAINED)
             .with_node(|node| node.unschedulable = unschedulable);
-        let mut view = NodeView {
-            pods,
-            force,
-            ..view
-        };
+        let mut view = NodeView { force, ..view }.with(pods);
         view.time.drain_overdue = true;
         let decision = decide(&fleet(), &view);
         assert_eq!(

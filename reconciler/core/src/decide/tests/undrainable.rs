@@ -10,28 +10,36 @@ const BUDGET: &str = "the PodDisruptionBudget shop/cart";
 type Change = fn(&mut NodeView<'static>);
 
 fn undrainable(view: &mut NodeView<'static>) {
-    view.pods.undrainable = Some(WHY);
+    led(view, |led| {
+        led.obstacle = Some(Obstacle::Never(WHY.to_owned()));
+    });
 }
 
 fn denied(view: &mut NodeView<'static>) {
-    view.denied = Some("a rule");
+    led(view, |led| led.denied.node = Some("a rule".to_owned()));
 }
 
 fn blocked(view: &mut NodeView<'static>) {
-    view.pods.blocked = Some(BUDGET);
+    held(view, false);
+}
+
+/// By a budget, for long or not.
+fn held(view: &mut NodeView<'static>, waited: bool) {
+    let why = BUDGET.to_owned();
+    led(view, |led| {
+        led.obstacle = Some(Obstacle::Budget { why, waited });
+    });
 }
 
 fn waited(view: &mut NodeView<'static>) {
-    (view.pods.blocked, view.pods.waited) = (Some(BUDGET), true);
+    held(view, true);
 }
 
 /// Nobody knows how to empty a node with more pods than are looked at, however its drain ends.
 fn crowded(view: &mut NodeView<'static>) {
-    view.pods = PodFacts {
-        known: false,
-        too_many: true,
-        ..PodFacts::default()
-    };
+    led(view, |led| {
+        (led.drain, led.obstacle) = (None, Some(Obstacle::TooManyPods));
+    });
 }
 
 fn taken(fleet: &FleetFacts<'_>, views: &[NodeView<'_>]) -> Vec<String> {
@@ -86,7 +94,7 @@ fn who_cannot_be_emptied_is_passed_over() {
 #[test]
 fn unknown_pods_hold_the_nodes_place() {
     let [mut first, second] = two();
-    first.pods.known = false;
+    unknown_pods(&mut first);
     let next = allocate(&without_slots(), &[first, second]);
     assert_eq!((next.write, next.preflight), (None, vec![0, 1]));
     let third = first.named("brs-c");
@@ -187,7 +195,9 @@ fn drain_that_a_budget_makes_hopeless_disturbs_others_once() {
             .with_shadow(|shadow| shadow.spec.last_failure = failures);
         let view = view.with(|view| {
             (view.force, view.time.first_over) = (force, first_over);
-            (view.pods.first_left, view.pods.is_blocked) = (first_left, is_blocked);
+            plan(view, |plan| {
+                (plan.first_left, plan.is_blocked) = (first_left, is_blocked);
+            });
         });
         let reason = decide(&fleet(), &view).reason;
         assert_eq!(reason == given_up, gives_up, "{says}");
@@ -212,6 +222,13 @@ fn a_drain_ends_at_its_deadline_as_configured() {
     );
 }
 
+fn held_up(view: &mut NodeView<'static>, by: Option<&str>) {
+    let by = by.map(str::to_owned);
+    led(view, |led| {
+        led.drain.get_or_insert_default().held_up_by = by;
+    });
+}
+
 #[test]
 fn failed_drain_names_what_it_failed_on() {
     let refused = "shop/cart-0 is not evicted: The disruption budget cart needs 2 healthy pods and has 2 currently";
@@ -224,7 +241,7 @@ fn failed_drain_names_what_it_failed_on() {
     let rows: [(NodeView<'_>, Change, Abort, Option<&str>); 6] = [
         (
             drains(),
-            |view| view.pods.is_blocked = true,
+            |view| plan(view, |plan| plan.is_blocked = true),
             Abort::DrainBlocked,
             Some(refused),
         ),
@@ -233,22 +250,23 @@ fn failed_drain_names_what_it_failed_on() {
         (staged(), denied, Abort::NodeChangesDenied, Some("a rule")),
         (
             drains(),
-            |view| view.pods.held_up_by = None,
+            |view| held_up(view, None),
             Abort::DrainTimedOut,
             None,
         ),
         // A new leader has asked for nothing yet.
         (
             drains(),
-            |view| (view.pods.held_up_by, view.pods.blocked) = (None, Some(BUDGET)),
+            |view| {
+                held_up(view, None);
+                held(view, true);
+            },
             Abort::DrainTimedOut,
             Some(BUDGET),
         ),
     ];
     for (view, change, why, message) in rows {
-        let view = view
-            .with(|view| view.pods.held_up_by = Some(refused))
-            .with(change);
+        let view = view.with(|view| held_up(view, Some(refused))).with(change);
         let decision = decide(&fleet(), &view);
         assert_eq!(decision.reason, Reason::Aborting(why));
         let expected = message.map_or(why.to_string(), |on| format!("{why}: {on}"));
@@ -311,10 +329,7 @@ fn the_pods_of_successors_are_looked_at_ahead() {
         ..fleet()
     };
     let running = staged().named("brs-a");
-    let unknown = |name| NodeView {
-        pods: PodFacts::default(),
-        ..idle().named(name)
-    };
+    let unknown = |name| idle().named(name).with(unknown_pods);
     let (known, second, third) = (idle().named("brs-b"), unknown("brs-b"), unknown("brs-c"));
     let next = allocate(&fleet, &[running, second, third]);
     assert_eq!(

@@ -15,19 +15,18 @@ pub(super) use brupop_api::shadow::LastFailure;
 pub(super) use brupop_api::{Field, Marker, Problem, State, Value, Write};
 pub(super) use serde_json::json;
 pub(super) use std::collections::BTreeMap;
-pub(super) use std::sync::LazyLock;
+pub(super) use std::sync::{Arc, LazyLock};
 
 pub(super) use super::{
     Decided, allocate, decide, failures_of, marker_of, next_state, records_of, sets, slot_of, write,
 };
+pub(super) use crate::cluster::{KnownDrain, LedNode};
 pub(super) use crate::decide::{
     Abort, DrainStep, Effect, LimitScope, MonitorStep, OtherOperator, Reason, RebootStep, Silence,
-    StagingStep, Step, TOO_MANY_PODS, TooManyFailures, Turn, UsedUp,
+    StagingStep, Step, TooManyFailures, Turn, UsedUp,
 };
-pub(super) use crate::drain::PodKey;
-pub(super) use crate::facts::{
-    FleetFacts, NodeView, Observed, Owner, PodFacts, PoolFacts, TimeFacts,
-};
+pub(super) use crate::drain::{DrainPlan, Obstacle, PodKey, TOO_MANY_PODS};
+pub(super) use crate::facts::{FleetFacts, NodeView, Observed, Owner, PoolFacts, TimeFacts};
 pub(super) use crate::objects::{NodeFacts, Readiness};
 pub(super) use crate::tests::world::{NEW, OLD, rows};
 pub(super) use crate::times::Ahead;
@@ -145,10 +144,7 @@ pub(super) fn idle() -> NodeView<'static> {
             },
         }),
         owner_uid: Some("node-uid"),
-        pods: PodFacts {
-            known: true,
-            ..PodFacts::default()
-        },
+        led: &KNOWN,
         time: TimeFacts {
             exclusion_over: true,
             verified: true,
@@ -198,6 +194,52 @@ pub(super) fn asked_for() -> NodeView<'static> {
     idle().with_node(|node| node.update_now = true)
 }
 
+/// One pod is left to evict.
+static KNOWN: LazyLock<LedNode> = LazyLock::new(|| LedNode {
+    drain: Some(KnownDrain {
+        plan: Arc::new(DrainPlan {
+            evict: vec![pod("cart-0")],
+            ..DrainPlan::default()
+        }),
+        ..KnownDrain::default()
+    }),
+    ..LedNode::default()
+});
+
+pub(super) fn pod(name: &str) -> PodKey {
+    let [namespace, name, uid] = ["shop", name, "uid"].map(str::to_owned);
+    PodKey {
+        namespace,
+        name,
+        uid,
+    }
+}
+
+/// What a leader knows of the node changes.
+pub(super) fn led(view: &mut NodeView<'_>, change: impl FnOnce(&mut LedNode)) {
+    let mut led = view.led.clone();
+    change(&mut led);
+    view.led = Box::leak(Box::new(led));
+}
+
+/// What its drain has to do is another, and its pods are known.
+pub(super) fn plan(view: &mut NodeView<'_>, change: impl FnOnce(&mut DrainPlan)) {
+    led(view, |led| {
+        change(Arc::make_mut(&mut led.drain.get_or_insert_default().plan));
+    });
+}
+
+/// Nothing is known of its pods.
+pub(super) fn unknown_pods(view: &mut NodeView<'_>) {
+    led(view, |led| led.drain = None);
+}
+
+/// Its pods are known, and none is left.
+pub(super) fn drained(view: &mut NodeView<'_>) {
+    plan(view, |plan| plan.evict.clear());
+}
+
+/// Variations of a view.
 pub(super) trait Vary<'a>: Sized {
     fn with(self, change: impl FnOnce(&mut NodeView<'a>)) -> Self;
 

@@ -1,13 +1,18 @@
 //! A pool that updates one zone at a time.
 
+use super::first_pools::rules;
 use super::world::*;
+use crate::rules::Rules;
+
+static ONE_AT_A_TIME: LazyLock<Rules> =
+    LazyLock::new(|| rules(&json!({"topology": {"mode": "OneAtATime"}})));
 
 pub(super) fn pool(name: &'static str) -> PoolFacts<'static> {
     PoolFacts {
         name,
         nodes: 4,
         limit: 3,
-        one_zone_at_a_time: name == "db",
+        rules: (name == "db").then_some(&ONE_AT_A_TIME),
         ..PoolFacts::DEFAULT
     }
 }

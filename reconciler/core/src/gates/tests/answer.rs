@@ -4,7 +4,7 @@ use crate::gates::*;
 use crate::tests::world::rows;
 use serde_json::{Value, json};
 
-fn found(body: &Value) -> Result<bool, GateAnswerError> {
+fn found(body: &Value) -> Result<bool, &'static str> {
     read_answer(body.to_string().as_bytes())
 }
 
@@ -41,8 +41,8 @@ fn warnings_are_heeded_where_nothing_was_found() {
     for (warnings, expected) in [
         (json!(null), Ok(false)),
         (json!([]), Ok(false)),
-        (json!(["a store is away"]), Err(GateAnswerError::Incomplete)),
-        (json!({"unknown": 1}), Err(GateAnswerError::Incomplete)),
+        (json!(["a store is away"]), Err(INCOMPLETE)),
+        (json!({"unknown": 1}), Err(INCOMPLETE)),
     ] {
         let mut body = vector(json!([]));
         body["warnings"] = warnings.clone();
@@ -55,30 +55,29 @@ fn warnings_are_heeded_where_nothing_was_found() {
 
 #[test]
 fn nonsense_says_nothing() {
-    use GateAnswerError::{Failed, NoVector, Series, Unreadable};
     let of = |kind: &str, result: Value| json!({"status": "success", "data": {"resultType": kind, "result": result}});
     let ok = |data: Value| json!({"status": "success", "data": data});
     let failed = json!({"status": "error", "errorType": "timeout", "error": "x"});
     let without_metric = vector(json!([{"value": [1, "1"]}]));
     let of_value = |value: Value| vector(json!([{"metric": {}, "value": [1, value]}]));
     for (what, body, expected) in rows! {
-        "an error", failed => Failed;
-        "a scalar", of("scalar", json!([1, "0"])) => NoVector;
-        "a text", of("string", json!([1, "x"])) => NoVector;
-        "a matrix", of("matrix", json!([])) => NoVector;
-        "no data", json!({"status": "success"}) => Unreadable;
-        "data of nothing", ok(json!(null)) => Unreadable;
-        "no result", ok(json!({"resultType": "vector"})) => Unreadable;
-        "a result of nothing", vector(json!(null)) => Unreadable;
-        "a result of another kind", vector(json!({})) => Unreadable;
-        "another kind of status", json!({"status": 200, "data": {}}) => Unreadable;
-        "a list", json!([]) => Unreadable;
-        "a series of nothing", vector(json!([null])) => Series;
-        "a series without value", vector(json!([{"metric": {}}])) => Series;
-        "a series without metric", without_metric => Series;
-        "a value as a number", of_value(json!(1)) => Series;
-        "a word for a value", of_value(json!("many")) => Series;
-        "a good and a bad series", vector(json!([series(), 3])) => Series;
+        "an error", failed => FAILED;
+        "a scalar", of("scalar", json!([1, "0"])) => NO_VECTOR;
+        "a text", of("string", json!([1, "x"])) => NO_VECTOR;
+        "a matrix", of("matrix", json!([])) => NO_VECTOR;
+        "no data", json!({"status": "success"}) => UNREADABLE;
+        "data of nothing", ok(json!(null)) => UNREADABLE;
+        "no result", ok(json!({"resultType": "vector"})) => UNREADABLE;
+        "a result of nothing", vector(json!(null)) => UNREADABLE;
+        "a result of another kind", vector(json!({})) => UNREADABLE;
+        "another kind of status", json!({"status": 200, "data": {}}) => UNREADABLE;
+        "a list", json!([]) => UNREADABLE;
+        "a series of nothing", vector(json!([null])) => SERIES;
+        "a series without value", vector(json!([{"metric": {}}])) => SERIES;
+        "a series without metric", without_metric => SERIES;
+        "a value as a number", of_value(json!(1)) => SERIES;
+        "a word for a value", of_value(json!("many")) => SERIES;
+        "a good and a bad series", vector(json!([series(), 3])) => SERIES;
     } {
         assert_eq!(found(&body), Err(expected), "{what}");
     }
@@ -91,7 +90,7 @@ fn nonsense_says_nothing() {
     ] {
         assert_eq!(
             read_answer(body),
-            Err(Unreadable),
+            Err(UNREADABLE),
             "{}",
             String::from_utf8_lossy(body)
         );
@@ -104,7 +103,7 @@ fn what_is_huge_or_deep_is_not_read() {
     body.resize(ANSWER_MAX, b' ');
     assert_eq!(read_answer(&body), Ok(false));
     body.push(b' ');
-    assert_eq!(read_answer(&body), Err(GateAnswerError::TooLong));
+    assert_eq!(read_answer(&body), Err(TOO_LONG));
     let deep = format!(
         r#"{{"status":"success","data":{{"resultType":"vector","result":{}{}}}}}"#,
         "[".repeat(20_000),

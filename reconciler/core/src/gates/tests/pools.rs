@@ -46,7 +46,7 @@ fn all_gates_of_a_pool_have_to_be_open() {
             known.prepare_pools(cluster, Timestamp::UNIX_EPOCH, &Policy::default());
             let pools = pools_at(cluster, known, &USUAL, Timestamp::UNIX_EPOCH);
             let pool = &pools.all[0];
-            assert_eq!(pool.has_gates, !queries.is_empty(), "{queries:?}");
+            assert_eq!(pool.has_gates(), !queries.is_empty(), "{queries:?}");
             format!("{:?}", pool.gate)
         };
         let unknown = queries.first().map(|query| query.to_lowercase());

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cluster::Empty;
+use crate::cluster::KnownDrain;
 use crate::deadlines::back_off;
 use brupop_api::shadow::LastFailure;
 use proptest::prelude::*;

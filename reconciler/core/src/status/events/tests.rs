@@ -1,10 +1,13 @@
 //! Tests of the texts of all Events.
 
 use super::*;
+use crate::cluster::LedNode;
+use crate::drain::DrainPlan;
 use crate::objects::NodeFacts;
 use crate::status::left_by_people;
 use brupop_api::facts::{SpecFacts, StatusFacts};
 use brupop_api::printable::is_printable;
+use std::sync::Arc;
 
 /// Facts borrow from it, and tests are short.
 fn node(facts: NodeFacts) -> &'static NodeFacts {
@@ -45,7 +48,13 @@ fn some_of_the_pods_that_are_left_are_named() {
         (&left[..], "shop/g, shop/h and 2 more tolerate the cordon"),
     ] {
         let mut view = view();
-        view.pods.left = left;
+        let mut led = LedNode::default();
+        let plan = DrainPlan {
+            left: left.to_vec(),
+            ..DrainPlan::default()
+        };
+        led.drain.get_or_insert_default().plan = Arc::new(plan);
+        view.led = &led;
         let note = EventText::of_step(&view, Step::Grant).unwrap().note;
         assert!(note.contains(says) && !note.contains("shop/i"), "{note}");
     }

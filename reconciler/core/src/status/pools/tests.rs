@@ -240,31 +240,3 @@ fn a_status_that_is_stored_is_not_written_again() {
         );
     }
 }
-
-#[test]
-fn a_pool_says_that_it_never_gets_to_a_version() {
-    let young = json!({"minAge": "72h"});
-    let later = json!({"minAge": "72h", "atLeast": "1.21.0"});
-    for (what, versions, seen, expected) in rows! {
-        "one is in between", young.clone(), &["1.19.4", "1.20.0", "1.21.0", "1.22.0"][..] => "Superseded";
-        "nothing is in between", young, &["1.19.4", "1.21.0"] => "VersionTooYoung";
-        "what is in between is not allowed", later, &["1.20.0"] => "VersionTooYoung";
-        "it does not wait for its age", json!({}), &["1.20.0"] => "LimitReached";
-    } {
-        let mut cluster = of_pool(json!({"versions": versions}));
-        join(&mut cluster, "n", OLD, Some("1.21.0"), false);
-        let seen: Vec<_> = seen
-            .iter()
-            .map(|version| json!({"version": version, "variant": "v", "reportedAt": NOW}))
-            .collect();
-        let progressing = &status_with(&mut cluster, json!({"versions": seen})).conditions[1];
-        assert_eq!(progressing.reason, expected, "{what}");
-        let says = "1.21.0 superseded 1.20.0 before its turn: this version is younger than the pool allows";
-        assert_eq!(
-            progressing.message.starts_with(says),
-            expected == "Superseded",
-            "{}",
-            progressing.message
-        );
-    }
-}
