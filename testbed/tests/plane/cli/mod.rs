@@ -41,6 +41,8 @@ async fn people_see_and_steer_a_fleet_as_far_as_their_roles_go() -> Result<()> {
     nobody.is_refused("status", &rights).await?;
     // The rights of Kubernetes' own roles, as docs/reference.md says.
     let viewer = Person::with(&fleet, "viewer", Some("view")).await?;
+    let events_too = "create rolebinding viewer -n default --clusterrole=view --user=viewer";
+    fleet.kubectl(events_too).await?;
     let why = viewer.says("why node-0", &["node-0: NoUpdate"]).await?;
     ensure!(!why.contains("Not shown"), "{why}");
     let editor = Person::with(&fleet, "editor", Some("edit")).await?;
