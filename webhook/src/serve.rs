@@ -26,8 +26,6 @@ use warp::{Filter, Rejection, path};
 /// - 70 MiB for the one long body that is parsed ([`LONG_BODY`]), and as much that the allocator keeps of the last one, which
 ///   was parsed by the other thread;
 /// - 8 MiB for everything else.
-///
-/// `make bench ONLY=ports` tries it.
 pub const LIMITS: Limits = Limits {
     port: "admission",
     connections: 512,
