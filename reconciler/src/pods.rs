@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use brupop_api::Item;
-use brupop_core::drain::{Budgets, DrainAction, drain_action, matters};
+use brupop_core::drain::{Budgets, matters};
 use brupop_core::kept::Kept;
 use brupop_core::objects::{Budget, Pod, PodItem};
 use brupop_runtime::list_and_watch;
@@ -27,7 +27,7 @@ const LISTS_AT_ONCE: usize = 8;
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_mins(5);
 
 /// Watches of the pods of some nodes, and of all budgets. Nothing is watched while no node is drained, about to be, or
-/// passed over; and of a node that is not drained yet, pods are only listed as long as none of them would have to go.
+/// passed over.
 pub(crate) struct PodWatches {
     turns: Arc<Semaphore>,
     kept: Arc<Mutex<Objects>>,
@@ -108,11 +108,17 @@ impl PodWatches {
         self.kept().pods.retain(names);
         self.watch_budgets(client, watches, now);
         for wanted in wanted {
-            let known = self.pods.get(wanted.shadow);
-            if known.is_none_or(|(_, drain)| drain.as_deref() != wanted.drain) {
-                let watch = self.watch_pods(client, watches, &wanted);
-                let drain = wanted.drain.map(str::to_owned);
-                self.pods.insert(wanted.shadow.to_owned(), (watch, drain));
+            let drain = wanted.drain.map(str::to_owned);
+            match self.pods.get_mut(wanted.shadow) {
+                Some((watch, before)) if *before != drain => {
+                    *before = drain;
+                    watch.refresh();
+                }
+                Some(_) => {}
+                None => {
+                    let watch = self.watch_pods(client, watches, &wanted);
+                    self.pods.insert(wanted.shadow.to_owned(), (watch, drain));
+                }
             }
         }
     }
@@ -120,13 +126,8 @@ impl PodWatches {
     fn watch_pods(&self, client: &Client, watches: &Watches, wanted: &WantedPods<'_>) -> Watch {
         let (api, of_node) = (Api::<PodItem>::all(client.clone()), on_node(wanted.node));
         let (turns, kept) = (Arc::clone(&self.turns), Arc::clone(&self.kept));
-        let (name, is_drained) = (wanted.shadow.to_owned(), wanted.drain.is_some());
-        let goes = |pod: &PodItem| drain_action(pod) != DrainAction::Stays;
-        let is_worth_it = move |pod: Option<&PodItem>| is_drained || pod.is_some_and(goes);
-        let begin = move || {
-            let (api, of_node, turns) = (api.clone(), of_node.clone(), Arc::clone(&turns));
-            list_and_watch(api, of_node, turns, is_worth_it)
-        };
+        let name = wanted.shadow.to_owned();
+        let begin = move || list_and_watch(api.clone(), of_node.clone(), Arc::clone(&turns));
         let keep = move |event| keep_pod(&name, &mut locked(&kept).pods, event);
         watches.watch("the pods of a node", begin, keep, &watches.pods_changed)
     }
@@ -144,7 +145,7 @@ impl PodWatches {
             ListParams::default(),
         );
         let (turns, kept) = (Arc::clone(&self.turns), Arc::clone(&self.kept));
-        let begin = move || list_and_watch(api.clone(), all.clone(), Arc::clone(&turns), |_| true);
+        let begin = move || list_and_watch(api.clone(), all.clone(), Arc::clone(&turns));
         let keep = move |event| keep_budget(&mut locked(&kept).budgets, event);
         let watch = watches.watch("budgets", begin, keep, &watches.changed);
         self.budgets = Some((watch, now + LOOK_AGAIN));

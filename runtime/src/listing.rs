@@ -19,7 +19,7 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Error, Resource};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use arriving::Arriving;
 use cutter::Cutter;
@@ -39,8 +39,6 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 const WATCH_SECONDS: u32 = 290;
 /// A watch that should have ended for so long, and has not, has lost its connection.
 const OVERDUE: Duration = Duration::from_secs(5);
-/// What is not worth a watch is listed again after so long.
-const LIST_AGAIN: Duration = Duration::from_mins(5);
 /// A watch that ends sooner and has brought nothing has failed, whatever its end looks like.
 const SHORTEST: Duration = Duration::from_secs(5);
 
@@ -117,14 +115,10 @@ async fn until<T>(end: Instant, answer: impl Future<Output = kube::Result<T>>) -
 
 /// As kube's `watcher`, with a [`Listing`]: all objects that these parameters select, and then each change. A list
 /// waits for a permit of `turns`. The stream ends after a failure, and [`patient`](crate::patient) begins another one.
-///
-/// Changes are watched if `is_worth_it`, which is asked with nothing and then with each object of the list. Otherwise it ends
-/// after [`LIST_AGAIN`].
 pub fn list_and_watch<K>(
     api: Api<K>,
     params: ListParams,
     turns: Arc<Semaphore>,
-    is_worth_it: impl Fn(Option<&K>) -> bool,
 ) -> impl Stream<Item = watcher::Result<Event<K>>>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
@@ -134,17 +128,12 @@ where
         // Nobody closes it, so this is no error.
         let turn = turns.acquire().await;
         let mut listing = Listing::begin(&api, &params).await.map_err(watcher::Error::InitialListFailed)?;
-        let mut watches = is_worth_it(None);
         while let Some(object) = listing.next().await.map_err(watcher::Error::InitialListFailed)? {
-            watches |= is_worth_it(Some(&object));
             yield Event::InitApply(object);
         }
         let mut version = listing.version.unwrap_or_default();
         drop((turn, listing.objects));
         yield Event::InitDone;
-        if !watches {
-            return sleep(LIST_AGAIN).await;
-        }
         loop {
             let (mut changes, began) = changes(&api, &params, &version).await.map_err(watcher::Error::WatchStartFailed)?;
             let end = began + Duration::from_secs(WATCH_SECONDS.into()) + OVERDUE;

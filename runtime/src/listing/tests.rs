@@ -21,20 +21,12 @@ use tokio::time::timeout;
 
 /// Returns what is told until `count` events have come, in short.
 async fn told(api: Api<Pod>, count: usize) -> Vec<String> {
-    told_if(api, count, |_| true).await
-}
-
-async fn told_if(
-    api: Api<Pod>,
-    count: usize,
-    is_worth_it: fn(Option<&Pod>) -> bool,
-) -> Vec<String> {
     let name = |pod: Pod| pod.metadata.name.unwrap_or_default();
     let params = ListParams::default()
         .fields("spec.nodeName=n")
         .labels("a=b");
     let turns = Arc::new(Semaphore::new(1));
-    let begin = || list_and_watch(api.clone(), params.clone(), Arc::clone(&turns), is_worth_it);
+    let begin = || list_and_watch(api.clone(), params.clone(), Arc::clone(&turns));
     let events = patient(begin).take(count).map(|event| match event {
         Ok(Event::Init) => "begin".to_owned(),
         Ok(Event::InitApply(pod)) => format!("listed {}", name(pod)),
@@ -82,36 +74,6 @@ fn versions(asked: &Asked) -> Vec<String> {
         version.unwrap_or("list").to_owned()
     };
     asked.borrow().iter().map(version).collect()
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_is_not_worth_a_watch_is_listed_now_and_then() {
-    let began = Instant::now();
-    let (api, asked) = pods([
-        Answer::list("4", &[]),
-        Answer::list("5", &["idle"]),
-        Answer::list("6", &["idle", "a"]),
-        Answer::watch(&[("ADDED", pod("b", "7"))]).that_stays(),
-    ]);
-    let expected = [
-        "begin",
-        "done",
-        "begin",
-        "listed idle",
-        "done",
-        "begin",
-        "listed idle",
-        "listed a",
-        "done",
-        "changed b",
-    ];
-    let is_worth_it = |pod: Option<&Pod>| {
-        let name = pod.and_then(|pod| pod.metadata.name.as_deref());
-        name.is_some_and(|name| name != "idle")
-    };
-    assert_eq!(told_if(api, expected.len(), is_worth_it).await, expected);
-    assert_eq!(versions(&asked), ["list", "list", "list", "6"]);
-    assert!(began.elapsed() >= 2 * LIST_AGAIN && began.elapsed() < 3 * LIST_AGAIN);
 }
 
 #[tokio::test(start_paused = true)]
@@ -284,12 +246,7 @@ async fn lists_wait_for_their_turn() {
     let (api, mut asked) = pods(std::iter::repeat_with(stalls).take(6));
     let turns = Arc::new(Semaphore::new(2));
     let watch = || {
-        let events = list_and_watch(
-            api.clone(),
-            ListParams::default(),
-            Arc::clone(&turns),
-            |_| true,
-        );
+        let events = list_and_watch(api.clone(), ListParams::default(), Arc::clone(&turns));
         tokio::spawn(
             events
                 .filter(|event| futures::future::ready(event.is_err()))
