@@ -108,6 +108,10 @@ where
                 yield Ok(object.take());
             }
         }
+        if !all_brought {
+            let early = Error::Service("the watch ended before it had brought the object".into());
+            return yield Err(watcher::Error::WatchFailed(early));
+        }
         sleep(jittered(BETWEEN, 0.5)).await;
     }
 }
@@ -230,8 +234,8 @@ mod tests {
             ],
         );
         let none = (200, vec![all(), bookmark(&json!({})), pod("ADDED", "5")]);
-        let (told, asked) = told(&[old, new, none], 5).await;
-        assert_eq!(told, ["2", "3", "none", "none", "5"]);
+        let (told, asked) = told(&[old, new, none], 6).await;
+        assert_eq!(told, ["failed", "2", "3", "none", "none", "5"]);
         assert_eq!(asked.len(), 3);
         for query in asked {
             let query: Vec<&str> = query.split('&').collect();
