@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use brupop_api::{Problem, State};
-use brupop_host::{Command, Ending, Faults};
+use brupop_host::{Answer, Call, Command, Ending, Faults};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -60,6 +60,22 @@ async fn an_activate_that_goes_on_failing_ends_the_attempt() {
         solo.until_at(2, STAGED).await;
         assert_eq!(solo.count("prepare-update"), 2);
     }
+}
+
+/// While an activate is refused, a person's prepare may damage the image, and his refresh hides that.
+#[tokio::test(start_paused = true)]
+async fn an_image_touched_before_its_activate_is_downloaded_again() {
+    let solo = solo(&[]).await;
+    let activate = Call::Action(Command::Activate);
+    solo.faults(Faults::answer(activate, Answer::Locked));
+    solo.stage(1);
+    solo.until_called("activate-update", 0).await;
+    for command in [Command::Prepare, Command::Refresh] {
+        solo.place.host.has_run(command).unwrap();
+    }
+    solo.faults(Faults::default());
+    solo.until_at(1, STAGED).await;
+    assert_eq!(solo.count("prepare-update"), 2);
 }
 
 /// The dispatcher is killed after the updater has written the partition table: the set is armed and cannot be armed again,
