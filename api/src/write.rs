@@ -166,7 +166,7 @@ impl Write<'_> {
     /// written (a marker, or a record with defaults spelled out).
     ///
     /// On what was read, the API server takes the patch exactly when all tests hold. On anything newer it may refuse
-    /// more (a parent or a list has changed), never less, and what it stores is always what the write says.
+    /// more (a parent or a list has changed), never less, and what it stores is what the write says, but for a second taint of ours that came meanwhile: that stays.
     pub fn patch(&self, observed: &serde_json::Value) -> Patch {
         let mut patch = Builder::new(observed);
         for (field, value) in &self.tests {

@@ -283,9 +283,14 @@ impl<'a> Step<'a> {
             write.tests.push((Field::Retry, read));
             write.sets.push((Field::Retry, Value::Absent));
         }
-        // The request for an update ends with it, also with one that was given up.
-        let had_update = view.shadow.is_some_and(|it| it.spec.version.is_some());
-        if self.undoes() && node.update_now && had_update {
+        // The request for an update ends with it, also with one that was given up. A marker of an earlier attempt goes when the
+        // next one begins.
+        let its_own = view.shadow.zip(node.marker()).is_some_and(|(it, marker)| {
+            marker.holds_changes()
+                && it.spec.version.is_some()
+                && it.spec.attempt == Some(marker.attempt)
+        });
+        if self.undoes() && node.update_now && its_own {
             write.tests.push((Field::UpdateNow, Value::text("true")));
             write.sets.push((Field::UpdateNow, Value::Absent));
         }

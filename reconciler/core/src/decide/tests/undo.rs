@@ -95,18 +95,22 @@ fn a_request_ends_with_its_update() {
         tainted: true,
         ..nothing_done()
     };
+    let attempt = marker.attempt;
     let cases = [
-        ("1.20.0", Some("1.20.0"), true),
-        ("1.19.4", Some("1.20.0"), true), // It was given up.
-        ("1.19.4", None, false),
+        ("1.20.0", Some("1.20.0"), attempt, true),
+        ("1.19.4", Some("1.20.0"), attempt, true), // It was given up.
+        ("1.19.4", None, attempt, false),
+        ("1.19.4", Some("1.20.0"), attempt + 1, false), // The marker is of the one before.
     ];
-    for (runs, version, is_past) in cases {
+    for (runs, version, attempt, is_past) in cases {
         let view = idle()
             .with_node(|node| {
                 (node.update_now, node.marker) = (true, Some(Ok(marker.clone())));
                 node.version = Some(runs.to_owned());
             })
-            .with_shadow(|shadow| shadow.spec.version = version);
+            .with_shadow(|shadow| {
+                (shadow.spec.version, shadow.spec.attempt) = (version, Some(attempt))
+            });
         let decision = decide(&without_slots(), &view);
         let Some(Effect::Write(write)) = &decision.effect else {
             panic!("{:?}", decision.effect);
