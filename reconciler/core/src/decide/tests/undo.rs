@@ -109,7 +109,7 @@ fn a_request_ends_with_its_update() {
                 node.version = Some(runs.to_owned());
             })
             .with_shadow(|shadow| {
-                (shadow.spec.version, shadow.spec.attempt) = (version, Some(attempt))
+                (shadow.spec.version, shadow.spec.attempt) = (version, Some(attempt));
             });
         let decision = decide(&without_slots(), &view);
         let Some(Effect::Write(write)) = &decision.effect else {
