@@ -6,7 +6,7 @@ mod pod;
 
 use anyhow::{Context as _, Error, Result, bail, ensure};
 use brupop_testbed::operator::apply_overlay;
-use brupop_testbed::{ControlPlane, Options, run};
+use brupop_testbed::{ControlPlane, Options, make_nodes, run};
 use clap::Parser;
 use name_server::NameServer;
 use pod::{API_SERVER, Pod};
@@ -32,6 +32,7 @@ async fn main() -> ExitCode {
 async fn check(arguments: &Arguments) -> Result<()> {
     let plane = ControlPlane::start(Options::API).await?;
     apply_overlay(&plane, "default").await?;
+    make_nodes(&plane.client(), 1).await?;
     // An address of this machine on which nobody else serves names.
     let [.., high, low] = std::process::id().to_be_bytes();
     let address = Ipv4Addr::new(127, 77, high, low);

@@ -4,6 +4,8 @@ use anyhow::{Context as _, Result};
 use brupop_runtime::Program;
 use brupop_testbed::ControlPlane;
 use brupop_testbed::operator::NAMESPACE;
+use k8s_openapi::api::core::v1 as core;
+use kube::api::{Api, PostParams};
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -61,11 +63,16 @@ impl<'a> Pod<'a> {
         self.write(&format!("{ACCOUNT}/ca.crt"), authority)
     }
 
+    /// Bears a token as a kubelet mounts it: it names a pod of this account, and the pod's node.
     pub async fn bears_token_of(&self, account: &str) -> Result<()> {
-        self.write(
-            &format!("{ACCOUNT}/token"),
-            &self.plane.token(NAMESPACE, account).await?,
-        )
+        let pod = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": account},
+            "spec": {"nodeName": "node-0", "serviceAccountName": account, "containers": [{"name": "c", "image": "none"}]},
+        }))?;
+        let pods = Api::<core::Pod>::namespaced(self.plane.client(), NAMESPACE);
+        pods.create(&PostParams::default(), &pod).await?;
+        let token = self.plane.bound_token(NAMESPACE, account, account).await?;
+        self.write(&format!("{ACCOUNT}/token"), &token)
     }
 
     /// Returns what the reconciler, asked for its plan, said: all of it if it failed.
