@@ -131,6 +131,9 @@ impl Agent {
             // Once more: what the shadow says of it may be taken back now.
             return Duration::ZERO;
         }
+        if let Step::Call(call) = step {
+            self.memory = memory.until_begun(call, &self.memory);
+        }
         if let Some(pause) = self.report_host_failure(facts, shadow).await {
             return pause;
         }

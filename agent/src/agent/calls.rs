@@ -21,11 +21,6 @@ impl HostSession {
         memory: &mut StepMemory,
         after: StepMemory,
     ) -> Duration {
-        if call == HostCall::Command(Command::Activate) {
-            // That the look before it has ended is known, even if the activate does not come off.
-            (memory.asked, memory.image_at, memory.refreshed) =
-                (None, after.image_at, after.refreshed);
-        }
         let due = call == HostCall::Command(Command::Refresh) && memory.refresh_due;
         if !due && let Some(wait) = self.pace.wait(call, facts.generation) {
             return wait;

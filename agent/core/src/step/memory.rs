@@ -126,6 +126,19 @@ impl StepMemory {
         }
     }
 
+    /// Returns what to remember until the host has begun this call: what was seen, and not that the call was made.
+    pub fn until_begun(self, call: HostCall, before: &Self) -> Self {
+        match call {
+            HostCall::Reboot => self,
+            HostCall::Command(_) => Self {
+                asked: None,
+                refresh_due: before.refresh_due,
+                prefetch: before.prefetch,
+                ..self
+            },
+        }
+    }
+
     /// Returns how the command that we asked for ended, if it has. Then it is no longer waited for.
     pub(super) fn ended<'a>(
         &mut self,
