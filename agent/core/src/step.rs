@@ -150,7 +150,9 @@ pub fn step<'a>(
     let activates = matches!(wanted, memory::NextAction::Command(command) if command == activate)
         || memory.asked.is_some_and(|asked| asked.command == activate);
     // The time alone is remembered: how the activate ends is reported in a moment, with its own time.
-    if let Some(write) = report.write(!activates) {
+    if !(activates && report.is_time_alone())
+        && let Some(write) = report.write()
+    {
         if shadow.spec.state != State::Idle && shadow.status.attempt != shadow.spec.attempt {
             memory.began = shadow.spec.attempt;
         }

@@ -20,7 +20,7 @@ pub fn host_trouble<'a>(
     if shadow.status.problem != Some(Problem::NotNextToBoot) {
         report.problem(problem, reason);
     }
-    report.write(true)
+    report.write()
 }
 
 /// A write that ends the attempt, because the host's API has not answered for long; `None` if there is no attempt to end, or
@@ -35,7 +35,7 @@ pub fn host_silence<'a>(shadow: &ShadowFacts<'a>, reason: &str, now: &'a str) ->
     if ends && shadow.is_in_update() {
         report.failure(&format!("the host's API does not answer: {reason}"));
     }
-    report.write(true)
+    report.write()
 }
 
 pub(super) struct Report<'a> {
@@ -163,18 +163,23 @@ impl<'a> Report<'a> {
         self.text(Field::FailureTimestamp, read.failed_at, last);
     }
 
-    /// The write, if anything differs; the time of the image may be `alone` in it, or not.
-    pub(super) fn write(self, alone: bool) -> Option<Write<'a>> {
-        let shadow = self.shadow;
-        let is_time = |(_, value): &(Field<'_>, Value<'_>)| match (value, shadow.status.staged) {
+    /// Whether it changes nothing but the time of the image that the status names.
+    pub(super) fn is_time_alone(&self) -> bool {
+        let read = self.shadow.status.staged;
+        self.sets.iter().all(|(_, value)| match (value, read) {
             (Value::Staged(now), Some(read)) => {
                 (&now.version, now.prefetched) == (&read.version, read.prefetched)
             }
             _ => false,
-        };
-        if self.sets.iter().all(|set| !alone && is_time(set)) {
+        })
+    }
+
+    /// Returns the write, if anything differs.
+    pub(super) fn write(self) -> Option<Write<'a>> {
+        if self.sets.is_empty() {
             return None;
         }
+        let shadow = self.shadow;
         Some(Write {
             object: Object::ShadowStatus(shadow.name),
             tests: vec![
