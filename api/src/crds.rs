@@ -62,13 +62,13 @@ pub fn is_boot_id(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-/// Returns which letters a variant may have.
+/// Whether this text has the characters and the length of a variant.
 pub fn is_variant(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     (1..=VARIANT_MAX).contains(&text.len()) && text.bytes().all(plain)
 }
 
-/// Returns which letters a version may have.
+/// Whether this text has the characters and the length of a version.
 pub fn is_version(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-+".contains(&byte);
     let begins = text.starts_with(|first: char| first.is_ascii_digit());

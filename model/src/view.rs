@@ -16,7 +16,7 @@ use crate::state::{Config, Host, MORE_THAN_NODES, Safeguard};
 use crate::tables;
 use crate::world::{Leader, World};
 
-/// Tests of steps that take longer than they may.
+/// A step that takes longer than it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Late {
     Step,

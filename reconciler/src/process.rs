@@ -68,7 +68,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
         ClusterConfig::of_pod("brupop-reconciler")?.counting(&metrics.process.api_requests);
     let shutdown = Shutdown::on_signals();
     let shutdown = shutdown.map_err(|why| ProcessError::System("handle signals", why))?;
-    // Tests of work that continues while something holds the loop up.
+    // For the Lease and the pages, which go on while something holds the loop up.
     let beside = OwnThread::start("lease");
     let beside = beside.map_err(|why| ProcessError::System("start a thread", why))?;
     let health_listener = beside.make(|| endpoint::listen(settings.health_address))?;

@@ -224,7 +224,7 @@ enum Met {
 /// Part of the API server's answer if it does not trust the webhook's certificate.
 const UNTRUSTED: &str = "x509: ";
 
-/// Tests of the meaning of answers to the dry-run writes: the one that only the webhook refuses, and those that only the policy
+/// Returns what the answers to the dry-run writes mean: the one that only the webhook refuses, and those that only the policy
 /// refuses, on a shadow and on a Node.
 fn admission([webhook, shadow, node]: [&Met; 3]) -> Finding {
     let sentence = |rule: &str, met: &Met| match met {
