@@ -127,6 +127,7 @@ impl StepMemory {
     }
 
     /// Returns what to remember until the host has begun this call: what was seen, and not that the call was made.
+    #[must_use]
     pub fn until_begun(self, call: HostCall, before: &Self) -> Self {
         match call {
             HostCall::Reboot => self,
