@@ -68,14 +68,7 @@ impl RollOut {
             slow,
             counted,
         } = self;
-        let steps = if *slow {
-            ", each step takes a minute"
-        } else {
-            ""
-        };
-        say(&format!(
-            "{nodes} nodes x {pods_per_node} pods, limit {limit}, reconciler and webhook {place}{steps}"
-        ));
+        say(&format!("{}, reconciler and webhook {place}", self.title()));
         // The more hosts there are, the longer they may take to learn of the version: the fleet is paused until all know.
         let refresh = format!("{}s", (nodes / 10).max(2));
         let (durations, soak) = if *slow {
@@ -281,25 +274,28 @@ pub async fn requests(large: usize) -> Result<Vec<Figure>> {
 }
 
 impl RollOut {
-    /// What was asked for each updated node, and by whom.
-    fn figures(&self, requests: &Requests, aim: f64) -> Vec<Figure> {
+    fn title(&self) -> String {
         let Self {
             nodes,
             limit,
-            place,
             pods_per_node,
             slow,
             ..
         } = self;
-        let per_node = |count| number(count) / number(*nodes);
         let steps = if *slow {
             ", each step takes a minute"
         } else {
             ""
         };
-        let fleet = format!("{nodes} nodes x {pods_per_node} pods, limit {limit}{steps}");
+        format!("{nodes} nodes x {pods_per_node} pods, limit {limit}{steps}")
+    }
+
+    /// Returns the requests for each updated node, and who made them.
+    fn figures(&self, requests: &Requests, aim: f64) -> Vec<Figure> {
+        let place = self.place;
+        let per_node = |count| number(count) / number(self.nodes);
         let all = Figure::new(
-            format!("API requests per updated node, {fleet}"),
+            format!("API requests per updated node, {}", self.title()),
             per_node(requests.during.values().sum()),
             "",
         );
