@@ -11,7 +11,7 @@ use brupop_api::conditions::{
 };
 use brupop_api::fleet::Slot;
 use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, State, names};
-use brupop_core::decide::{Reason, Turn, why_halted};
+use brupop_core::decide::{Reason, why_halted};
 use brupop_core::pool::Pool;
 use jiff::tz::TimeZone;
 
@@ -89,7 +89,7 @@ pub(crate) fn of(fleet: &Fleet, pool: Option<&str>) -> Result<Glance, Error> {
                 }
                 continue;
             }
-            Some(said) if said.reason == Reason::LimitReached(Turn::NoSlot).as_str() => {
+            Some(said) if said.reason == Reason::LimitReached.as_str() => {
                 let pool = pool_of(shadow);
                 let in_use = |status| slots_in_use(pool, status, &fleet.pools);
                 let in_use = || status.map_or("?".to_owned(), in_use);

@@ -5,7 +5,7 @@ use brupop_api::conditions::{
 };
 use brupop_api::shadow::LastFailure;
 use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, Problem, State, names};
-use brupop_core::decide::{Named, Reason, Turn};
+use brupop_core::decide::{Named, Reason};
 use brupop_core::phases::update_known_since;
 use brupop_core::pool::Pool;
 use comfy_table::Color;
@@ -137,7 +137,7 @@ fn of_shadow(named: Named<'_>, found: &AboutNode, shadow: &BottlerocketShadow) -
         .iter()
         .find(|pool| pool.name() == pool_of(shadow));
     let in_use = |status| slots_in_use(pool_of(shadow), status, &found.pools);
-    let waits_for_slot = reason == Some(Reason::LimitReached(Turn::NoSlot));
+    let waits_for_slot = reason == Some(Reason::LimitReached);
     let pool = Some(pool_of(shadow)).filter(|pool| !pool.is_empty());
     // A version lock is no problem; the sentence is shown all the same.
     let problem = status.problem.filter(|it| *it != Problem::NoUpdateChosen);

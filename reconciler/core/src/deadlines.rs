@@ -9,7 +9,7 @@ use brupop_api::{Marker, Problem, State};
 use jiff::{SignedDuration, Timestamp, Unit};
 
 use crate::cluster::NodeRecord;
-use crate::decide::{Abort, DrainStep, MonitorStep, Reason};
+use crate::decide::{Abort, Reason};
 use crate::facts::{PoolFacts, TimeFacts};
 use crate::objects::Readiness;
 use crate::policy::Durations;
@@ -478,22 +478,20 @@ pub fn back_off_text(
 pub fn wait_text(pool: &PoolFacts<'_>, reason: &Reason<'_>, since: Timestamp) -> Option<String> {
     let steps = &pool.rules?.durations;
     let (wait, field) = match reason {
-        Reason::Monitoring(MonitorStep::InService) => (steps.verify, "spec.verify.readyFor"),
+        Reason::Monitoring => (steps.verify, "spec.verify.readyFor"),
         Reason::WorkloadsUnavailable(_) => (
             steps.verify + steps.workloads,
             "spec.verify.workloadsTimeout",
         ),
-        Reason::Draining(DrainStep::LeavesLoadBalancers) => {
-            (steps.exclusion, "spec.drain.loadBalancerDelay")
-        }
+        Reason::LeavingLoadBalancers => (steps.exclusion, "spec.drain.loadBalancerDelay"),
         _ => return None,
     };
     let until = until(since, wait)?;
     let text = match reason {
-        Reason::Monitoring(_) => format!(
+        Reason::Monitoring => format!(
             "that ends at {until} at the earliest, and later if node or agent is not Ready meanwhile"
         ),
-        Reason::Draining(_) => format!("its drain begins at {until}"),
+        Reason::LeavingLoadBalancers => format!("its drain begins at {until}"),
         _ => format!("it keeps its slot until {until} at the latest"),
     };
     // The default pool has no object.
@@ -596,7 +594,7 @@ mod tests {
             };
             wait_text(&pool, &reason, at("2026-11-21T04:00:00.250Z")).unwrap()
         };
-        let soaks = Reason::Monitoring(MonitorStep::InService);
+        let soaks = Reason::Monitoring;
         let soak = "that ends at 2026-11-21T04:01:00Z at the earliest";
         for (name, setting) in [
             (DEFAULT_POOL, "is not Ready meanwhile"),
@@ -606,7 +604,7 @@ mod tests {
             assert!(text.starts_with(soak) && text.ends_with(setting), "{text}");
         }
         assert_eq!(
-            text("web", Reason::Draining(DrainStep::LeavesLoadBalancers)),
+            text("web", Reason::LeavingLoadBalancers),
             "its drain begins at 2026-11-21T04:00:00Z (spec.drain.loadBalancerDelay of the pool web)"
         );
         assert_eq!(

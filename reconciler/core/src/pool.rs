@@ -1,12 +1,13 @@
 //! Pools: which nodes each selects and its rules, as they are watched; and what decisions see of them at one time.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use brupop_api::item::{self, Readable, Unreadable};
 use brupop_api::names::DEFAULT_POOL;
 use brupop_api::pool::{BottlerocketPoolSpec, NodeSelector, Operator};
 use brupop_api::{BottlerocketPool, BottlerocketPoolStatus, Item};
-use jiff::Timestamp;
+use jiff::{Timestamp, Unit};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{Expression, Selector, SelectorExt as _};
 use serde::Deserialize;
@@ -257,6 +258,31 @@ pub enum FirstPoolStanding<'a> {
     Behind(&'a str),
     /// It is done, and has been for long enough at this time.
     Soaking(Timestamp),
+}
+
+impl fmt::Display for FirstPool<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pool, standing } = self;
+        write!(f, "{pool} goes first (spec.dependsOn)")?;
+        match standing {
+            FirstPoolStanding::Missing => {
+                f.write_str(", and there is no BottlerocketPool of this name")
+            }
+            FirstPoolStanding::Empty => {
+                f.write_str(", and owns no node that is opted in, so it is never done")
+            }
+            FirstPoolStanding::NotDone => f.write_str(": it is not done with this version"),
+            FirstPoolStanding::Behind(node) => write!(
+                f,
+                ": it is not done with this version: its node {node} runs an older version and does not want this one; its wave \
+                 may not have come (settings.updates.ignore-waves)"
+            ),
+            FirstPoolStanding::Soaking(until) => {
+                let until = until.round(Unit::Second).unwrap_or(*until);
+                write!(f, ": it is done with this version, and soaks until {until}")
+            }
+        }
+    }
 }
 
 /// The pools at one time.

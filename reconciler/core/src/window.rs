@@ -7,6 +7,8 @@
 //! The fields are in the time zone. A fire time that the clock skips in spring is that much later. If the clock shows a
 //! fire time twice in autumn, the first one counts.
 
+use std::fmt;
+
 use brupop_api::pool::FIVE_FIELDS;
 use croner::parser::{CronParser, Seconds, Year};
 use croner::{Cron, Direction};
@@ -241,6 +243,16 @@ pub enum Until {
     Unknown,
     Never,
     At(Timestamp),
+}
+
+impl fmt::Display for Until {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("at an unknown time"),
+            Self::Never => f.write_str("never again"),
+            Self::At(at) => write!(f, "at {at}"),
+        }
+    }
 }
 
 /// Whether updates may start in the fleet, or in a pool.

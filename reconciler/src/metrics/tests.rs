@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use super::*;
 use brupop_api::printable::is_printable;
 use brupop_api::{BottlerocketShadow, Item};
-use brupop_core::decide::{Reason, RebootStep, Turn};
+use brupop_core::decide::Reason;
 use brupop_core::facts::{FleetFacts, NodeView};
 use brupop_core::rules::GateState;
 use jiff::SignedDuration;
@@ -327,10 +327,10 @@ fn a_pass_counts_who_waits_and_since_when() {
     };
     let views = ["brs-a", "brs-b", "brs-c", "brs-d"].map(view);
     let reasons = [
-        Reason::LimitReached(Turn::NoSlot),
-        Reason::LimitReached(Turn::NoSlot),
+        Reason::LimitReached,
+        Reason::LimitReached,
         Reason::NodePaused,
-        Reason::Rebooting(RebootStep::Claimed),
+        Reason::Rebooting,
     ];
     let mut pass = LastPass::default();
     pass.count(&cluster, &FleetFacts::EXAMPLE, views.iter().zip(&reasons));

@@ -9,7 +9,7 @@ use brupop_api::{BottlerocketShadow, NodeCounts, Object, State, names};
 use brupop_core::cluster::Cluster;
 use brupop_core::deadlines::{EXCLUDED, TRANSITION, back_off_text, wait_text};
 use brupop_core::debounced::Debounced;
-use brupop_core::decide::{Abort, Decision, DrainStep, MonitorStep, Named, Reason, StagingStep};
+use brupop_core::decide::{Abort, Decision, Named, Reason};
 use brupop_core::facts::NodeView;
 use brupop_core::rules::GateQuery;
 use brupop_core::status::{
@@ -204,16 +204,16 @@ impl Reconciler {
             return self.explain_without_shadow(cluster, view, reason);
         };
         let goal = shadow.spec.state;
-        let in_service = Reason::Monitoring(MonitorStep::InService);
+        let in_service = Reason::Monitoring;
         let reason = match reason {
-            Reason::NotLeading | Reason::NodeGone(_) => return,
+            Reason::NotLeading | Reason::NodeGone | Reason::NodeReplaced => return,
             // The deadline is known once the step has begun.
-            Reason::Monitoring(MonitorStep::InService) if goal != State::MonitoringUpdate => return,
+            Reason::Monitoring if goal != State::MonitoringUpdate => return,
             // A step has begun once its write is stored. The API server, or the webhook, may refuse it for long.
             Reason::Finishing if goal == State::MonitoringUpdate => &in_service,
             reason => reason,
         };
-        if let Reason::Draining(_) = reason {
+        if *reason == Reason::Draining {
             self.publish_refusal(pass, view);
         }
         let message = self.message(pass, view, reason, goal);
@@ -265,7 +265,7 @@ impl Reconciler {
         goal: State,
     ) -> String {
         let mut message = match reason {
-            Reason::Staging(StagingStep::Begins(version)) if goal == State::Idle => {
+            Reason::StagingBegins(version) if goal == State::Idle => {
                 status::not_stored_yet(version)
             }
             reason => reason.message().into_owned(),
@@ -340,11 +340,10 @@ impl Reconciler {
             ahead.read([shadow?.metadata.uid.as_deref()?, TRANSITION], text, now)
         };
         match reason {
-            Reason::Draining(DrainStep::Evicts)
-            | Reason::Aborting(Abort::DrainBlocked | Abort::DrainTimedOut) => {
+            Reason::Draining | Reason::Aborting(Abort::DrainBlocked | Abort::DrainTimedOut) => {
                 led.drain.as_ref()?.held_up_by.clone()
             }
-            Reason::Staging(StagingStep::Begins(_)) => {
+            Reason::StagingBegins(_) => {
                 let spec = &shadow.filter(|it| it.spec.state != State::Idle)?.spec;
                 let since = spec.state_transition_timestamp.as_deref()?;
                 Some(format!("it was asked to at {since}"))
@@ -357,10 +356,10 @@ impl Reconciler {
                 let failure = shadow.spec.last_failure.as_ref();
                 failure.and_then(|it| back_off_text(it, base, uid, ahead, now))
             }
-            Reason::Monitoring(MonitorStep::InService) | Reason::WorkloadsUnavailable(_) => {
+            Reason::Monitoring | Reason::WorkloadsUnavailable(_) => {
                 wait_text(pool()?, reason, transition()?)
             }
-            Reason::Draining(DrainStep::LeavesLoadBalancers) => {
+            Reason::LeavingLoadBalancers => {
                 let since = record.marker()?.excluded_at.as_deref();
                 let since = ahead.read([&view.node?.uid, EXCLUDED], since, now)?;
                 wait_text(pool()?, reason, since)
@@ -377,7 +376,7 @@ impl Reconciler {
         let told = self.leading.told.nodes.entry(view.shadow_name.to_owned());
         if told.or_default().refusals.insert(why.to_owned()) {
             let event = EventText::of_refusal(view, pod, why);
-            let word = Reason::Draining(DrainStep::Evicts).as_str();
+            let word = Reason::Draining.as_str();
             let context = Context::of(pass.cluster, view, word, Some(event));
             self.publish(context.event, context.about);
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use brupop_api::names::{UPDATER_INTERFACE_LABEL, UPDATER_INTERFACE_VERSION};
-use brupop_core::decide::{Named, Reason, TO_GO_ON, TooManyFailures};
+use brupop_core::decide::{Named, Reason, TO_GO_ON};
 use comfy_table::Color;
 
 use super::super::{nothing_named, or_dash};
@@ -84,7 +84,7 @@ impl Glance {
         }
         for it in &self.halted {
             let (version, age) = (it.version.as_str(), page.age(&it.at));
-            let reason = Reason::VersionHalted(TooManyFailures::Version(version));
+            let reason = Reason::VersionHalted(version);
             let remedy = reason.remedy(&Named { version, ..named });
             let why = format!("{version} for {} {age} ago: {}", it.variant, it.why);
             add(

@@ -18,9 +18,7 @@ use brupop_api::{Field, Object, State, Value, Write};
 use super::assess::wait;
 use super::rollout::Survey;
 use super::versions::VersionRecords;
-use super::{
-    Candidate, Freed, LimitScope, Reason, StagingStep, TooManyFailures, Turn, UsedUp, assess,
-};
+use super::{Candidate, Freed, LimitScope, Reason, assess};
 use crate::drain::Obstacle;
 use crate::facts::{FleetFacts, NO_ZONE, NodeView, Owner, is_unavailable};
 use crate::objects::NodeFacts;
@@ -182,7 +180,7 @@ impl<'a> Allocation<'a> {
                 }
                 *trying += 1;
                 if view.led.drain.is_some() && !versions.has_room(release) {
-                    let why = Reason::VersionHalted(TooManyFailures::NoRoom);
+                    let why = Reason::NoRoomForVersion;
                     self.queued.push((at, why));
                     continue;
                 }
@@ -197,7 +195,7 @@ impl<'a> Allocation<'a> {
             if view.led.drain.is_some() {
                 self.taken.push(at);
             } else {
-                let why = Reason::LimitReached(Turn::ChecksPods);
+                let why = Reason::CheckingPods;
                 self.queued.push((at, why));
                 self.preflight.push(at);
             }
@@ -268,7 +266,7 @@ impl<'a> Allocation<'a> {
     ) -> Vec<(usize, Reason<'a>)> {
         let begins = |&at: &usize| {
             let version = nodes[at].view.release().map_or("", |release| release.0);
-            (at, Reason::Staging(StagingStep::Begins(version)))
+            (at, Reason::StagingBegins(version))
         };
         let queued = self.queued.iter().copied();
         queued.chain(self.taken.iter().map(begins)).collect()
@@ -546,11 +544,11 @@ impl<'a> Room<'a> {
             Some(_) => (pool, LimitScope::Pool),
             None => (pool, LimitScope::DefaultPool),
         };
-        let waits = Reason::LimitReached(Turn::NoSlot);
+        let waits = Reason::LimitReached;
         if full.is_full() {
             let by_others = full.unavailable_node.filter(|_| full.slots == 0);
             return by_others.map_or(waits, |node| {
-                Reason::LimitUsedByUnavailableNodes(UsedUp { node, limit })
+                Reason::LimitUsedByUnavailableNodes(node, limit)
             });
         }
         let quorum = self.control_plane.filter(|_| place.control_plane.is_some());

@@ -6,10 +6,7 @@ use brupop_api::shadow::LastFailure;
 use brupop_api::{Marker, Problem, State};
 
 use super::step::{Deletion, Step};
-use super::{
-    Abort, DrainStep, Gone, MonitorStep, OtherOperator, Reason, RebootStep, Silence, StagingStep,
-    Turn,
-};
+use super::{Abort, Reason};
 use crate::drain::Obstacle;
 use crate::facts::{FleetFacts, NodeView, PoolFacts};
 use crate::objects::NodeFacts;
@@ -25,7 +22,7 @@ const NOT_BACK: &str = "has not come back from its reboot in time";
 const STAYED: &str =
     "was asked to reboot, has not done so in time, and its agent still reports from the same boot";
 
-const EVICTS: Reason<'static> = Reason::Draining(DrainStep::Evicts);
+const EVICTS: Reason<'static> = Reason::Draining;
 
 /// The step for a node, and the reason. Before slots are allocated, it is what the node asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,15 +100,15 @@ fn next_step<'a>(
     let owner = view.owner_uid;
     if owner.is_some_and(|owner| owner != node.uid.as_str()) {
         let replaced = Step::DeleteShadow(Deletion::NodeReplaced);
-        return take(replaced, Reason::NodeGone(Gone::Replaced));
+        return take(replaced, Reason::NodeReplaced);
     }
     if let Some(marker) = node.marker()
         && (marker.shadow_uid != shadow.uid || Some(marker.attempt) != shadow.spec.attempt)
     {
-        return undo_when_ready(node, Reason::Monitoring(MonitorStep::Returns));
+        return undo_when_ready(node, Reason::ReturningToService);
     }
     if shadow.is_of_other_operator() {
-        return wait(Reason::OtherOperator(OtherOperator::LeftUpdate));
+        return wait(Reason::OtherOperatorsUpdate);
     }
     let case = Case {
         fleet,
@@ -135,7 +132,7 @@ fn next_step<'a>(
 
 /// The Node is gone, so its shadow is deleted: the garbage collector would do that, too, but perhaps much later.
 fn without_node<'a>(view: &NodeView<'a>) -> Decision<'a> {
-    let gone = Reason::NodeGone(Gone::Deleted);
+    let gone = Reason::NodeGone;
     let Some(shadow) = view.shadow else {
         return wait(gone);
     };
@@ -154,7 +151,7 @@ fn without_node<'a>(view: &NodeView<'a>) -> Decision<'a> {
 fn without_shadow(node: &NodeFacts) -> Decision<'_> {
     if node.labelled {
         let attempt = node.marker().map(|marker| marker.attempt + 1);
-        let waits = Reason::AgentSilent(Silence::NoReport);
+        let waits = Reason::AgentNotReported;
         return take(Step::CreateShadow { attempt }, waits);
     }
     match node.marker() {
@@ -247,7 +244,7 @@ impl<'a> Case<'_, 'a> {
         }
         match boot {
             Boot::IntoUpdate => {
-                return take(Step::SkipReboot, Reason::Monitoring(MonitorStep::Returns));
+                return take(Step::SkipReboot, Reason::ReturningToService);
             }
             Boot::IntoOther if shadow.reached() => return abort(Abort::FellBack),
             Boot::IntoOther | Boot::IntoUnknown => {
@@ -273,9 +270,9 @@ impl<'a> Case<'_, 'a> {
                 return abort(Abort::OtherTarget);
             }
             let waits = match (self.view.agent_ready, echoed) {
-                (false, _) => Reason::AgentSilent(Silence::NoPod),
-                (true, false) => Reason::Staging(StagingStep::Begins(version)),
-                (true, true) => Reason::Staging(StagingStep::Downloads(version)),
+                (false, _) => Reason::AgentSilent,
+                (true, false) => Reason::StagingBegins(version),
+                (true, true) => Reason::Staging(version),
             };
             return wait(Reason::of_status(&shadow.status).unwrap_or(waits));
         }
@@ -292,23 +289,20 @@ impl<'a> Case<'_, 'a> {
         let node = self.node;
         node.marker()
             .filter(|marker| node.is_ready() && marker.holds_changes())?;
-        Some(take(
-            Step::PutBack,
-            Reason::Monitoring(MonitorStep::Returns),
-        ))
+        Some(take(Step::PutBack, Reason::ReturningToService))
     }
 
     fn empty_then_grant(self) -> Decision<'a> {
         let (view, node, attempt) = (self.view, self.node, self.shadow.spec.attempt);
         if self.slot.is_none_or(|slot| Some(slot.attempt) != attempt) {
-            return wait(Reason::LimitReached(Turn::NoSlot));
+            return wait(Reason::LimitReached);
         }
         if !node.is_ready() {
             return wait(Reason::NodeNotReady);
         }
         if !view.agent_ready && view.time.step_overdue {
             // Nobody would claim the reboot.
-            return wait(Reason::AgentSilent(Silence::NoPod));
+            return wait(Reason::AgentSilent);
         }
         if let Some(step) = self.next_drain_step() {
             return step;
@@ -318,9 +312,9 @@ impl<'a> Case<'_, 'a> {
             && node.marker().is_some_and(|marker| marker.evicted_claims)
             && !view.time.volumes_overdue
         {
-            return wait(Reason::Draining(DrainStep::DetachesVolumes));
+            return wait(Reason::DetachingVolumes);
         }
-        take(Step::Grant, Reason::Draining(DrainStep::Evicts))
+        take(Step::Grant, Reason::Draining)
     }
 
     /// Wanted: another boot, with the new version. Everything here rests on the Node, its marker and the agent's claim.
@@ -348,14 +342,12 @@ impl<'a> Case<'_, 'a> {
     fn watch_it(self) -> Decision<'a> {
         let shadow = self.shadow;
         if shadow.reached() {
-            return take(Step::Monitor, Reason::Monitoring(MonitorStep::InService));
+            return take(Step::Monitor, Reason::Monitoring);
         }
         // An agent that is not there yet may have said it before the reboot.
         let told = Reason::against_report(&shadow.status).filter(|_| self.view.agent_ready);
         match self.given_up() {
-            Some(Abort::NodePaused) | None => {
-                wait(told.unwrap_or(Reason::AgentSilent(Silence::NoReport)))
-            }
+            Some(Abort::NodePaused) | None => wait(told.unwrap_or(Reason::AgentNotReported)),
             Some(why) => abort(why),
         }
     }
@@ -368,7 +360,7 @@ impl<'a> Case<'_, 'a> {
         // A host that goes down answers nothing, either.
         let wrong = wrong.filter(|wrong| !matches!(wrong, Reason::HostUnreachable(_)));
         if !view.time.step_overdue {
-            return wait(wrong.unwrap_or(Reason::Rebooting(RebootStep::Claimed)));
+            return wait(wrong.unwrap_or(Reason::Rebooting));
         }
         let overdue = wrong.unwrap_or(Reason::RebootOverdue(if in_same_boot {
             STAYED
@@ -404,9 +396,9 @@ impl<'a> Case<'_, 'a> {
             .marker()
             .is_some_and(|marker| marker.drained_at.is_some());
         if !drained || !node.unschedulable {
-            return take(Step::WithdrawGrant, Reason::Draining(DrainStep::Evicts));
+            return take(Step::WithdrawGrant, Reason::Draining);
         }
-        wait(Reason::of_status(&shadow.status).unwrap_or(Reason::Rebooting(RebootStep::Granted)))
+        wait(Reason::of_status(&shadow.status).unwrap_or(Reason::RebootGranted))
     }
 
     /// Wanted: the node in service for a while with the new version.
@@ -432,7 +424,7 @@ impl<'a> Case<'_, 'a> {
         if shadow.reached() && view.time.verified && node.labelled {
             let waits = match view.evicted {
                 Evicted::Back => None,
-                Evicted::Unknown => Some(Reason::Monitoring(MonitorStep::InService)),
+                Evicted::Unknown => Some(Reason::Monitoring),
                 Evicted::Missing(owner) => Some(Reason::WorkloadsUnavailable(owner)),
             };
             let waits = waits.filter(|_| !view.time.workloads_overdue);
@@ -448,7 +440,7 @@ impl<'a> Case<'_, 'a> {
         }
         match self.given_up() {
             // It runs the update and is in service: a pause has nothing to hold back any more.
-            Some(Abort::NodePaused) | None => wait(Reason::Monitoring(MonitorStep::InService)),
+            Some(Abort::NodePaused) | None => wait(Reason::Monitoring),
             Some(why) => abort(why),
         }
     }
@@ -488,14 +480,14 @@ impl<'a> Case<'_, 'a> {
         if let Some(why) = view.awaited_budget().filter(|_| !is_excluded) {
             return wait(Reason::BudgetAllowsNone(why));
         }
-        let leaves = Reason::Draining(DrainStep::LeavesLoadBalancers);
+        let leaves = Reason::LeavingLoadBalancers;
         if view.time.exclude && !self.node.excluded && !is_excluded {
             return take(Step::Exclude, leaves);
         }
         if is_excluded && !view.time.exclusion_over {
             return wait(leaves);
         }
-        take(Step::Cordon, Reason::Draining(DrainStep::Cordons))
+        take(Step::Cordon, Reason::Cordoning)
     }
 
     /// From the cordon on: evicts until no pod is left, and starts again if pods come back. `None` if none is left.
@@ -514,10 +506,7 @@ impl<'a> Case<'_, 'a> {
         }
         if !node.unschedulable {
             // Somebody uncordoned it meanwhile: pods may have come, so it has not been seen empty.
-            return Some(take(
-                Step::CordonAgain,
-                Reason::Draining(DrainStep::Cordons),
-            ));
+            return Some(take(Step::CordonAgain, Reason::Cordoning));
         }
         if marker.drained_at.is_none() {
             return self.evict(overdue);
@@ -568,8 +557,7 @@ fn stands_still(decision: &Decision<'_>) -> bool {
         (Some(Step::DeletePods), _) => true,
         (
             None,
-            Reason::BudgetAllowsNone(_)
-            | Reason::Draining(DrainStep::LeavesLoadBalancers | DrainStep::DetachesVolumes),
+            Reason::BudgetAllowsNone(_) | Reason::LeavingLoadBalancers | Reason::DetachingVolumes,
         ) => false,
         (step, _) => step.is_none(),
     }

@@ -6,10 +6,7 @@ use semver::Version;
 
 use super::assess::{Case, Decision, abort, take, undo_when_ready, wait, well};
 use super::step::{Deletion, Step};
-use super::{
-    Abort, Contenders, Gone, OVERGROWN, OtherOperator, Reason, Silence, StagingStep,
-    TooManyFailures, Turn,
-};
+use super::{Abort, OVERGROWN, Reason};
 use crate::facts::{FleetFacts, NodeView, Owner};
 use crate::objects::NodeFacts;
 use crate::rules::GateState;
@@ -27,7 +24,7 @@ impl<'a> Case<'_, 'a> {
         if !node.labelled {
             return take(Step::DeleteShadow(Deletion::OptedOut), Reason::NotLabelled);
         }
-        let queues = Reason::LimitReached(Turn::NoSlot);
+        let queues = Reason::LimitReached;
         let Some(slot) = self.slot else {
             let is_idle = self.shadow.spec.state == State::Idle;
             return match startable(fleet, view) {
@@ -49,7 +46,7 @@ impl<'a> Case<'_, 'a> {
                 take(Step::SkipAttempt, queues)
             }
             Ok(version) => {
-                let begins = Reason::Staging(StagingStep::Begins(version));
+                let begins = Reason::StagingBegins(version);
                 take(Step::Stage(version), begins)
             }
         }
@@ -82,7 +79,7 @@ fn startable<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str,
 /// budgets before its cordon.
 fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reason<'a>> {
     let (Some(node), Some(shadow)) = (view.node, view.shadow) else {
-        return Err(Reason::NodeGone(Gone::Deleted));
+        return Err(Reason::NodeGone);
     };
     first([
         (!node.labelled, Reason::NotLabelled),
@@ -90,9 +87,9 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
         (node.leaving, Reason::NodeLeaving),
         (node.overgrown, Reason::NodeChangesDenied(OVERGROWN)),
         (node.version().is_none(), Reason::NotBottlerocket),
-        (!view.has_reported(), Reason::AgentSilent(Silence::NoReport)),
+        (!view.has_reported(), Reason::AgentNotReported),
         (!shadow.reports(State::Idle), finishing(&shadow)),
-        (!view.agent_ready, Reason::AgentSilent(Silence::NoPod)),
+        (!view.agent_ready, Reason::AgentSilent),
     ])?;
     // Each update begins with a refresh, which would fail.
     if shadow.status.cannot_update()
@@ -109,7 +106,7 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
         (node.paused, Reason::NodePaused),
         (
             fleet.is_halted_for(view, version),
-            Reason::VersionHalted(TooManyFailures::Version(version)),
+            Reason::VersionHalted(version),
         ),
     ])?;
     let allows = pool_is_open(fleet, view, node).and_then(|()| well(fleet, view));
@@ -124,10 +121,7 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
     }
     first([
         (fleet.starts == Starts::Paused, Reason::FleetPaused),
-        (
-            !fleet.alone,
-            Reason::OtherOperator(OtherOperator::Installed),
-        ),
+        (!fleet.alone, Reason::OtherOperator),
     ])?;
     if let Some(first) = fleet.pool_left_out {
         return Err(Reason::TooManyPools(first));
@@ -182,8 +176,8 @@ fn pool_is_open<'a>(
     node: &'a NodeFacts,
 ) -> Result<(), Reason<'a>> {
     if let Owner::Conflict(one, other) = view.owner {
-        let pools = Contenders(fleet.pool_name(one), fleet.pool_name(other));
-        return Err(Reason::PoolConflict(pools));
+        let [one, other] = [one, other].map(|index| fleet.pool_name(index));
+        return Err(Reason::PoolConflict(one, other));
     }
     let unknown = Reason::NotUnderstood("its pool is not known yet");
     match fleet.pool_of(view).ok_or(unknown)?.starts {

@@ -25,10 +25,7 @@ use brupop_api::fleet::Slot;
 use brupop_api::{Field, Marker, Object, State, Value, Write, names};
 pub(crate) use eligibility::goes_back;
 pub(crate) use reason::OVERGROWN;
-pub use reason::{
-    Abort, Contenders, DrainStep, Gone, LimitScope, Missing, MonitorStep, Named, OtherOperator,
-    Reason, RebootStep, Silence, StagingStep, TO_GO_ON, TooManyFailures, Turn, UsedUp,
-};
+pub use reason::{Abort, LimitScope, Named, Reason, TO_GO_ON};
 use rollout::{Survey, offers};
 pub use step::{Deletion, Effect, Step, new_shadow};
 pub(crate) use versions::NOT_RETURNED;
@@ -79,7 +76,7 @@ pub fn decide<'a>(
             Reason::NoUpdate => {
                 let offers = view.node.and_then(|node| offers.get(node.variant()));
                 let missing = offers.and_then(|offers| offers.missing(fleet, view));
-                missing.map_or(Reason::NoUpdate, Reason::NotOffered)
+                missing.unwrap_or(Reason::NoUpdate)
             }
             // Names what keeps the other pool from being done.
             Reason::WaitingForPool(mut first) if first.standing == FirstPoolStanding::NotDone => {

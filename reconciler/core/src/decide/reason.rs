@@ -1,8 +1,6 @@
 //! Reasons why a node moves or waits, and why updates are given up: stable words for conditions, metrics, alerts and
 //! `last_failure.reason`, each with a sentence for people that ends with what to do.
 
-mod detail;
-
 use std::borrow::Cow;
 use std::fmt;
 
@@ -12,13 +10,8 @@ use brupop_api::crds::is_version;
 use brupop_api::facts::StatusFacts;
 use brupop_api::names::{DEFAULT_NAMESPACE, is_object_name};
 
-use crate::facts::FirstPool;
+use crate::facts::{FirstPool, FirstPoolStanding};
 use crate::window::Until;
-use detail::Detail;
-pub use detail::{
-    Contenders, DrainStep, Gone, LimitScope, Missing, MonitorStep, OtherOperator, RebootStep,
-    Silence, StagingStep, TooManyFailures, Turn, UsedUp,
-};
 
 /// Stands between the sentence of a reason and its remedy.
 pub const TO_GO_ON: &str = "; to go on: ";
@@ -27,17 +20,25 @@ pub(crate) const OVERGROWN: &str =
     "the Node: it has more than 1,000 labels, or more than 1,000 annotations";
 
 /// An enum whose variants' names are words for objects and metrics. Beside each stand its kind, the sentence that people are
-/// told, and what they do about it. Rows stand in groups under a title.
+/// told, and what they do about it. Further variants of a row have its word, and sentences of their own. Rows stand in groups
+/// under a title.
 macro_rules! words {
     ($(#[$about:meta])* $name:ident $(<$life:lifetime>)?: $kind:ident {
         $($title:literal {
-            $($variant:ident $(($field:ident: $type:ty))?: $of:ident => $text:literal $(, $remedy:literal)?;)*
+            $($variant:ident $(($($field:ident: $type:ty),+))?: $of:ident => $text:literal
+                $(| $more:ident $(($($part:ident: $its:ty),+))? => $told:literal)* $(, $remedy:literal)?;)*
         })*
     }) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[allow(clippy::doc_markdown, reason = "the docs are what people are told")]
-        pub enum $name $(<$life>)? { $($(#[doc = $text] $variant $(($type))?,)*)* }
+        pub enum $name $(<$life>)? {
+            $($(
+                #[doc = $text]
+                $variant $(($($type),+))?,
+                $(#[doc = $told] $more $(($($its),+))?,)*
+            )*)*
+        }
 
         impl $(<$life>)? $name $(<$life>)? {
             /// Every word that [`Self::as_str`] can return.
@@ -48,31 +49,80 @@ macro_rules! words {
                 &[$(($title, &[$(stringify!($variant)),*])),*];
 
             pub fn as_str(&self) -> &'static str {
-                match self { $($(Self::$variant { .. } => stringify!($variant),)*)* }
+                match self {
+                    $($(Self::$variant { .. } $(| Self::$more { .. })* => stringify!($variant),)*)*
+                }
             }
 
             pub fn message(&self) -> Cow<'static, str> {
-                match self { $($(Self::$variant $(($field))? => text(format_args!($text)),)*)* }
+                match self {
+                    $($(
+                        Self::$variant $(($($field),+))? => text(format_args!($text)),
+                        $(Self::$more $(($($part),+))? => text(format_args!($told)),)*
+                    )*)*
+                }
             }
 
             /// Returns what a person does about it; empty if nobody has to do anything.
             fn advice(&self) -> &'static str {
-                match self { $($(Self::$variant { .. } => concat!($($remedy)?),)*)* }
+                match self {
+                    $($(Self::$variant { .. } $(| Self::$more { .. })* => concat!($($remedy)?),)*)*
+                }
             }
 
             fn kind(&self) -> $kind {
-                match self { $($(Self::$variant { .. } => $kind::$of,)*)* }
+                match self {
+                    $($(Self::$variant { .. } $(| Self::$more { .. })* => $kind::$of,)*)*
+                }
             }
 
-            /// The one with this stable word, without what else it says; `None` if no word is so, as one of another release.
+            /// The first one with this stable word, without what else it says; `None` if no word is so, as one of another release.
             pub fn of_word(word: &str) -> Option<Self> {
                 $($(if word == stringify!($variant) {
-                    return Some(Self::$variant $((<$type as Detail>::UNKNOWN))?);
+                    return Some(Self::$variant $(($(<$type as Detail>::UNKNOWN),+))?);
                 })*)*
                 None
             }
         }
     };
+}
+
+/// A detail of a reason, as it is told where nobody knows it.
+trait Detail {
+    const UNKNOWN: Self;
+}
+
+impl Detail for &str {
+    const UNKNOWN: Self = "…";
+}
+
+impl Detail for Until {
+    const UNKNOWN: Self = Self::Unknown;
+}
+
+impl Detail for FirstPool<'_> {
+    const UNKNOWN: Self = Self {
+        pool: "…",
+        standing: FirstPoolStanding::NotDone,
+    };
+}
+
+impl Detail for LimitScope {
+    const UNKNOWN: Self = Self::DefaultPool;
+}
+
+impl Detail for Abort {
+    const UNKNOWN: Self = Self::StepFailed;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum LimitScope {
+    #[error("limit of this pool (spec.maxUnavailable)")]
+    Pool,
+    #[error("limit (MAX_CONCURRENT_UPDATE)")]
+    DefaultPool,
+    #[error("limit of the fleet (spec.maxUnavailable)")]
+    Fleet,
 }
 
 fn text(text: fmt::Arguments<'_>) -> Cow<'static, str> {
@@ -111,8 +161,9 @@ Reason<'a>: Standing {
         NodeTooYoung: Queued =>
             "the node is new, and is not updated in its first five minutes",
             "wait, or request the update now: `kubectl brupop update-now {node}`";
-        LimitReached(turn: Turn): Queued =>
-            "{turn}",
+        LimitReached: Queued =>
+            "waiting for a free slot"
+            | CheckingPods => "its turn; its pods are being checked",
             "wait; `kubectl brupop status` shows who has the slots, and spec.maxUnavailable of pool and fleet \
              (MAX_CONCURRENT_UPDATE without a pool) how many there are, at most 500";
         VersionUnproven(version: &'a str): Queued =>
@@ -121,15 +172,29 @@ Reason<'a>: Standing {
         BackingOff: HeldIdle =>
             "the last attempt was given up, and the node waits before the next one",
             "repair the cause if it failed, and end the wait, which update-now does not: `kubectl brupop retry {node}`";
-        Staging(step: StagingStep<'a>): Moving => "{step}";
-        Draining(step: DrainStep): Moving => "{step}";
-        Rebooting(step: RebootStep): Moving => "{step}";
-        Monitoring(step: MonitorStep): Moving => "{step}";
+        Staging(version: &'a str): Moving =>
+            "the host is downloading and activating {version}"
+            | StagingBegins(version: &'a str) =>
+                "the update to {version} begins: the agent on this node has not taken it up yet";
+        Draining: Moving =>
+            "pods are being evicted from the node"
+            | LeavingLoadBalancers => "the node is excluded from load balancers and waits"
+            | Cordoning => "the node is being cordoned"
+            | DetachingVolumes =>
+                "the node is empty; its reboot waits until its volumes are detached (status.volumesInUse), for at most two minutes";
+        Rebooting: Moving =>
+            "the host is rebooting"
+            | RebootGranted => "the node is drained; the agent has not claimed the reboot yet";
+        Monitoring: Moving =>
+            "the node runs the new version, and is being monitored"
+            | ReturningToService => "the node is being put back into service";
         Finishing: Next => "the update has ended; the agent has not confirmed it yet";
         Aborting(abort: Abort): Moving => "the update is given up ({abort:?}): {abort}";
         NodeLeaving: Held =>
             "the Node is being deleted, or a taint of an autoscaler or of aws-node-termination-handler announces its removal";
-        NodeGone(how: Gone): NotKnown => "the Node was {how}";
+        NodeGone: NotKnown =>
+            "the Node was deleted"
+            | NodeReplaced => "the Node was recreated; it gets a new shadow";
     }
     "A person holds it" {
         NotLabelled: Held =>
@@ -152,14 +217,18 @@ Reason<'a>: Standing {
             "end its lock, unless it is to stay locked: `apiclient set updates.version-lock=latest` on the host";
     }
     "The host" {
-        AgentSilent(how: Silence): NotKnown =>
-            "{how}",
+        AgentSilent: NotKnown =>
+            "no pod of the agent on this node is Ready"
+            | AgentNotReported => "the agent has not reported since the node booted",
             "look at the agent's pod and its logs, or at the DaemonSet brupop-agent if there is no pod: `kubectl get pods -n \
              {namespace} -o wide --field-selector spec.nodeName={node}`; look for /run/api.sock and apiserver.service on the \
              host; if no node reports, API servers do not reach the webhook";
-        NotOffered(missing: Missing<'a>): Held =>
-            "the host is not offered {missing}: its wave has not come (settings.updates.ignore-waves), or it is locked \
-             (settings.updates.version-lock)",
+        NotOffered: Held =>
+            "the host is not offered a version that its pool asks for (spec.versions.atLeast): its wave has not come \
+             (settings.updates.ignore-waves), or it is locked (settings.updates.version-lock)"
+            | NotOfferedRunBy(version: &'a str, node: &'a str) =>
+                "the host is not offered {version}, which {node} runs: its wave has not come \
+                 (settings.updates.ignore-waves), or it is locked (settings.updates.version-lock)",
             "wait for its wave, at most a week after the release, or run `apiclient set updates.ignore-waves=true` on the host; \
              its lock is in `apiclient get settings.updates`";
         RefreshFailed(why: &'a str): Held =>
@@ -193,9 +262,9 @@ Reason<'a>: Standing {
     }
     "The node and its pods" {
         NodeNotReady: HeldIdle => "the node is not Ready", "repair the node";
-        LimitUsedByUnavailableNodes(by: UsedUp<'a>): Queued =>
-            "nodes that are out of service for other reasons, such as {by}: they are not Ready, or somebody has cordoned \
-             them within the last hour",
+        LimitUsedByUnavailableNodes(node: &'a str, limit: LimitScope): Queued =>
+            "nodes that are out of service for other reasons, such as {node}, use up the {limit}: they are not Ready, or \
+             somebody has cordoned them within the last hour",
             "repair or uncordon these nodes, or raise the limit";
         ControlPlaneBusy(node: &'a str): Queued =>
             "another node of the control plane ({node}) is being updated or about to be, is not Ready, or is cordoned: at most \
@@ -219,8 +288,10 @@ Reason<'a>: Standing {
             "repair the workload; the node gives its slot back then, or when its time is over";
     }
     "Versions and pools" {
-        VersionHalted(halt: TooManyFailures<'a>): HeldIdle =>
-            "{halt}",
+        VersionHalted(version: &'a str): HeldIdle =>
+            "too many nodes failed to reach {version} (status.versions of the fleet), so no further one is updated to it"
+            | NoRoomForVersion =>
+                "status.versions of the fleet has no room: 64 versions and variants are halted, in a slot, or wanted by nodes",
             "find out why nodes failed, then resume the version: `kubectl brupop resume --version {version}`; or wait for another \
              release";
         VersionTooYoung(until: Until): Queued =>
@@ -244,8 +315,8 @@ Reason<'a>: Standing {
         TooManyPools(first: &'a str): Queued =>
             "there are more than 128 pools, and {first} is the first by name that is not read, so no update begins",
             "delete pools, or put nodes that need the same into one; pools are counted again within five minutes";
-        PoolConflict(pools: Contenders<'a>): HeldIdle =>
-            "the pools {pools} select this node with the same priority, so none of them owns it",
+        PoolConflict(one: &'a str, other: &'a str): HeldIdle =>
+            "the pools {one} and {other} select this node with the same priority, so none of them owns it",
             "give one of them another spec.priority or nodeSelector";
     }
     "The operator" {
@@ -259,8 +330,9 @@ Reason<'a>: Standing {
         AdmissionNotEnforced: Queued =>
             "dry runs did not show that webhook and policy are enforced",
             "see the fleet's condition AdmissionEnforced; look at the webhook's pods, and apply the overlay again";
-        OtherOperator(how: OtherOperator): QueuedIdle =>
-            "{how}",
+        OtherOperator: QueuedIdle =>
+            "another operator may update these nodes, too"
+            | OtherOperatorsUpdate => "another operator began an update of this node",
             "remove the other operator (docs/migrating.md); an update that it began ends with it, or with this shadow: delete the \
              shadow, which comes back as Idle, and uncordon the node";
     }
@@ -271,7 +343,7 @@ impl<'a> Reason<'a> {
     pub fn has_no_update(&self) -> bool {
         matches!(
             self,
-            Self::NoUpdate | Self::NotOffered(_) | Self::NoUpdateChosen(_)
+            Self::NoUpdate | Self::NotOffered | Self::NotOfferedRunBy(..) | Self::NoUpdateChosen(_)
         )
     }
 
@@ -307,14 +379,14 @@ impl<'a> Reason<'a> {
     /// Whether a node with an update waits for nothing but its turn or its time. What else holds it back is about the node
     /// itself.
     pub fn waits_for_turn(&self) -> bool {
-        if matches!(self, Self::OtherOperator(OtherOperator::LeftUpdate)) {
-            return false;
-        }
-        matches!(self, Self::Staging(StagingStep::Begins(_)))
-            || matches!(
+        match self {
+            Self::OtherOperatorsUpdate => false,
+            Self::StagingBegins(_) => true,
+            _ => matches!(
                 self.kind(),
                 Standing::Next | Standing::Queued | Standing::QueuedIdle
-            )
+            ),
+        }
     }
 
     /// Whether the node would begin if there was room, once others are done, or once something is over that ends by itself or that
@@ -326,8 +398,9 @@ impl<'a> Reason<'a> {
             | Self::WaitingForPool(_)
             | Self::VersionTooYoung(_) => false,
             Self::BudgetAllowsNone(_)
-            | Self::AgentSilent(_)
-            | Self::OtherOperator(OtherOperator::Installed) => true,
+            | Self::AgentSilent
+            | Self::AgentNotReported
+            | Self::OtherOperator => true,
             reason => reason.waits_for_turn() && !reason.forbids_download(),
         }
     }
@@ -342,10 +415,7 @@ impl<'a> Reason<'a> {
     pub fn begins_step(&self) -> bool {
         matches!(
             self,
-            Self::Staging(StagingStep::Downloads(_))
-                | Self::Draining(DrainStep::Evicts)
-                | Self::Rebooting(RebootStep::Claimed)
-                | Self::Monitoring(MonitorStep::InService)
+            Self::Staging(_) | Self::Draining | Self::Rebooting | Self::Monitoring
         )
     }
 
@@ -377,7 +447,7 @@ impl<'a> Reason<'a> {
         };
         let named = match self {
             // It is another version that has to be resumed.
-            Self::VersionHalted(TooManyFailures::NoRoom) => &Named {
+            Self::NoRoomForVersion => &Named {
                 version: "",
                 ..*named
             },
@@ -572,7 +642,7 @@ mod tests {
             assert!(remedy(word, &named).contains(command), "{word}");
         }
         assert_eq!(remedy("Staging", &named), "");
-        let no_room = Reason::VersionHalted(TooManyFailures::NoRoom).remedy(&named);
+        let no_room = Reason::NoRoomForVersion.remedy(&named);
         assert!(no_room.contains("--version VERSION"), "{no_room}");
         let foreign = Named {
             node: "$(id)",

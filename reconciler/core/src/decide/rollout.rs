@@ -20,7 +20,7 @@ use brupop_api::crds::{DONE_POOLS_MAX, DONE_VERSIONS_MAX};
 use brupop_api::fleet::{DonePool, VersionRecord};
 use semver::Version;
 
-use super::{Candidate, Missing};
+use super::{Candidate, Reason};
 use crate::facts::{FleetFacts, NodeView, is_halted, record_of};
 use crate::pool::Release;
 
@@ -242,12 +242,12 @@ pub(super) fn offers<'a>(views: &[NodeView<'a>]) -> BTreeMap<&'a str, Offers<'a>
 }
 
 impl<'a> Offers<'a> {
-    /// Returns the version that this node, whose host names no update, should have been offered.
+    /// Returns that this node, whose host names no update, should have been offered one, and which.
     pub(super) fn missing(
         &self,
         fleet: &FleetFacts<'a>,
         view: &NodeView<'a>,
-    ) -> Option<Missing<'a>> {
+    ) -> Option<Reason<'a>> {
         let runs = Version::parse(view.node?.version()?).ok()?;
         let rules = fleet.pool_of(view).and_then(|pool| pool.rules);
         // A release that was withdrawn: two hosts choose an older one in its place.
@@ -259,8 +259,12 @@ impl<'a> Offers<'a> {
             let is_allowed = rules.is_none_or(|rules| rules.allow(text));
             is_allowed && !is_withdrawn(version) && !fleet.is_halted_for(view, text)
         });
-        let newest = newest.map(|(_, (version, node))| Missing::RunBy { version, node });
-        newest.or_else(|| rules?.asks_for_more_than(&runs).then_some(Missing::AtLeast))
+        let newest = newest.map(|(_, (version, node))| Reason::NotOfferedRunBy(version, node));
+        newest.or_else(|| {
+            rules?
+                .asks_for_more_than(&runs)
+                .then_some(Reason::NotOffered)
+        })
     }
 }
 

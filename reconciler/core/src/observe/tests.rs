@@ -346,7 +346,7 @@ fn cordoned(cluster: &Cluster) -> (Vec<bool>, Vec<usize>) {
     let decided = decided.decide();
     let reasons = decided.nodes.iter().map(|it| format!("{:?}", it.reason));
     (
-        reasons.map(|it| it == "Draining(Cordons)").collect(),
+        reasons.map(|it| it == "Cordoning").collect(),
         decided.allocation.taken,
     )
 }

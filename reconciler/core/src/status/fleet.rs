@@ -322,12 +322,15 @@ impl<'a> Progress<'a> {
             _ if has_slot => (&mut counts.updating_nodes, false),
             _ if waits && reason.waits_for_turn() => (&mut counts.pending_nodes, false),
             _ if waits => (&mut counts.blocked_nodes, false),
-            Reason::NotOffered(_) => (&mut counts.not_offered_nodes, true),
+            Reason::NotOffered | Reason::NotOfferedRunBy(..) => {
+                (&mut counts.not_offered_nodes, true)
+            }
             Reason::NoUpdateChosen(_) => (&mut counts.locked_nodes, asks_for_more() == Some(true)),
             // The last report of such a host does not count: it may be behind by now.
-            Reason::NotUnderstood(_) | Reason::NodeNotReady | Reason::AgentSilent(_) => {
-                (&mut self.unknown, false)
-            }
+            Reason::NotUnderstood(_)
+            | Reason::NodeNotReady
+            | Reason::AgentSilent
+            | Reason::AgentNotReported => (&mut self.unknown, false),
             _ if !view.has_reported() || cannot_update() => (&mut self.unknown, false),
             _ => (&mut counts.updated_nodes, false),
         };

@@ -14,7 +14,7 @@ use kube::Resource as _;
 use serde_json::{Value, json};
 
 use super::{DesiredCondition, Progress, generation};
-use crate::decide::{Contenders, Decision, Reason, TooManyFailures};
+use crate::decide::{Decision, Reason};
 use crate::facts::{
     FirstPool, FirstPoolStanding, FleetFacts, NodeView, Observed, Owner, PoolFacts, in_order,
 };
@@ -81,8 +81,7 @@ pub fn pools<'q>(
             );
         }
         if let Owner::Conflict(one, other) = view.owner {
-            let why =
-                Reason::PoolConflict(Contenders(fleet.pool_name(one), fleet.pool_name(other)));
+            let why = Reason::PoolConflict(fleet.pool_name(one), fleet.pool_name(other));
             for index in [one, other] {
                 if let Some(tally) = tallies.get_mut(index) {
                     tally.contends.get_or_insert(why);
@@ -118,7 +117,7 @@ impl<'a> Tally<'a> {
         if let Some(version) = node.version() {
             *self.versions.entry(version).or_default() += 1;
         }
-        if matches!(reason, Reason::VersionHalted(TooManyFailures::Version(_))) {
+        if matches!(reason, Reason::VersionHalted(_)) {
             self.halted = Some(reason);
         }
         if self.progress.count(view, pool, has_slot, reason) {

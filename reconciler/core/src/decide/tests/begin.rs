@@ -90,7 +90,7 @@ fn other_problems_hold_no_update_up() {
         let view = idle().with(|view| says(view, problem, Some(ROUTE)));
         assert_eq!(
             decide(&without_slots(), &view).reason,
-            Reason::LimitReached(Turn::NoSlot),
+            Reason::LimitReached,
             "{problem}"
         );
     }
@@ -115,7 +115,7 @@ fn an_idle_node_says_why_it_waits() {
         (
             "its agent's pod is not Ready",
             |s| s.agent_ready = false,
-            Reason::AgentSilent(Silence::NoPod),
+            Reason::AgentSilent,
         ),
         (
             "not ready",
@@ -125,12 +125,12 @@ fn an_idle_node_says_why_it_waits() {
         (
             "no report",
             |s| shadow(s, |w| w.status.current_version = None),
-            Reason::AgentSilent(Silence::NoReport),
+            Reason::AgentNotReported,
         ),
         (
             "no report since its boot",
             |s| node(s, |n| n.boot_id = SECOND_BOOT.into()),
-            Reason::AgentSilent(Silence::NoReport),
+            Reason::AgentNotReported,
         ),
         (
             "no update",
@@ -275,7 +275,7 @@ fn a_closed_window_hides_nothing_that_a_person_must_lift() {
         "nothing else", closed => waits;
         "not enforced", FleetFacts { starts: not_enforced, ..closed } => waits;
         "the fleet is paused", FleetFacts { starts: Starts::Paused, ..closed } => Reason::FleetPaused;
-        "another operator", FleetFacts { alone: false, ..closed } => Reason::OtherOperator(OtherOperator::Installed);
+        "another operator", FleetFacts { alone: false, ..closed } => Reason::OtherOperator;
     } {
         assert_eq!(decide(&fleet, &idle()).reason, reason, "{says}");
         let in_pool = FleetFacts {
@@ -315,8 +315,8 @@ fn what_is_not_cordoned_yet_is_given_up() {
     };
     let (given_up, goes_on, drains) = (
         Reason::Aborting(Abort::PoolClosed),
-        Reason::Draining(DrainStep::Cordons),
-        Reason::Draining(DrainStep::Evicts),
+        Reason::Cordoning,
+        Reason::Draining,
     );
     for (says, fleet, not_cordoned) in [
         ("open", fleet(), goes_on),
@@ -337,7 +337,7 @@ fn beside_another_operator_nothing_starts() {
         alone: false,
         ..without_slots()
     };
-    let reason = Reason::OtherOperator(OtherOperator::Installed);
+    let reason = Reason::OtherOperator;
     assert_eq!(decide(&beside, &idle()).reason, reason);
     assert_eq!(allocate(&beside, &[idle(), asked_for()]).write, None);
     // An update that we began without a slot, as after a loss of the ledger, is ours.

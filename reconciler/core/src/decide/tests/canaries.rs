@@ -113,10 +113,7 @@ fn a_slot_is_for_one_version() {
         ..Slot::default()
     });
     let fleet = fleet_of(1, &held, &[]);
-    assert_eq!(
-        decide(&fleet, &idle()).reason,
-        Reason::Staging(StagingStep::Begins(NEW))
-    );
+    assert_eq!(decide(&fleet, &idle()).reason, Reason::StagingBegins(NEW));
     let another = idle().with_shadow(|shadow| shadow.status.target_version = Some("1.20.1"));
     let decision = decide(&fleet, &another);
     assert_eq!(

@@ -58,15 +58,9 @@ fn a_denied_shadow_puts_its_node_back_unless_a_grant_may_be_on_its_way() {
 #[test]
 fn a_granted_reboot_goes_on_where_the_shadow_takes_no_change() {
     let waits = decide(&fleet(), &granted(true).marked_by(&DRAINED).with(denied));
-    assert_eq!(
-        (waits.effect, waits.reason),
-        (None, Reason::Rebooting(RebootStep::Claimed))
-    );
+    assert_eq!((waits.effect, waits.reason), (None, Reason::Rebooting));
     let back = granted(true).marked_by(&DRAINED).rebooted(NEW).with(denied);
-    assert_eq!(
-        decide(&fleet(), &back).reason,
-        Reason::Monitoring(MonitorStep::Returns)
-    );
+    assert_eq!(decide(&fleet(), &back).reason, Reason::ReturningToService);
 }
 
 #[test]

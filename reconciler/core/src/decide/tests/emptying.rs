@@ -72,7 +72,7 @@ fn a_reboot_waits_for_volumes_and_not_for_ever() {
             );
             assert_eq!(decision.effect.is_none(), !granted, "{what}");
             assert_eq!(
-                decision.reason == Reason::Draining(DrainStep::DetachesVolumes),
+                decision.reason == Reason::DetachingVolumes,
                 !granted,
                 "{what}"
             );
@@ -111,7 +111,7 @@ fn autoscalers_are_kept_away_while_cordoned() {
             &fleet(),
             &staged().with_node(|it| [it.do_not_disrupt, it.scale_down_disabled] = there),
         );
-        assert_eq!(decision.reason, Reason::Draining(DrainStep::Cordons));
+        assert_eq!(decision.reason, Reason::Cordoning);
         let marker = marker_of(&decision);
         assert_eq!([marker.do_not_disrupt, marker.scale_down_disabled], ours);
         assert_eq!(

@@ -62,7 +62,7 @@ fn nothing_begins_however_it_is_asked_for() {
             &view,
         );
         assert_eq!(
-            with_slot.reason == Reason::Staging(StagingStep::Begins(NEW)),
+            with_slot.reason == Reason::StagingBegins(NEW),
             reason.is_none(),
             "{gate:?}"
         );
@@ -74,14 +74,8 @@ fn nothing_begins_however_it_is_asked_for() {
 #[test]
 fn what_has_begun_is_held_where_it_may_wait() {
     use Reason::Finishing;
-    let (cordoning, draining) = (
-        Reason::Draining(DrainStep::Cordons),
-        Reason::Draining(DrainStep::Evicts),
-    );
-    let (returning, monitoring) = (
-        Reason::Monitoring(MonitorStep::Returns),
-        Reason::Monitoring(MonitorStep::InService),
-    );
+    let (cordoning, draining) = (Reason::Cordoning, Reason::Draining);
+    let (returning, monitoring) = (Reason::ReturningToService, Reason::Monitoring);
     let (closed, unknown) = (Reason::GateClosed("quiet"), Reason::GateUnknown("quiet"));
     let (given_up, fell_back) = (
         Reason::Aborting(Abort::PoolClosed),

@@ -137,7 +137,7 @@ fn another_boot_is_put_back_first() {
         let decision = decide(&fleet(), &view);
         assert_eq!(
             decision.reason,
-            Reason::Monitoring(MonitorStep::Returns),
+            Reason::ReturningToService,
             "{state} {version}"
         );
         assert_eq!(
@@ -179,7 +179,7 @@ fn silence_of_the_boot_before_ends_nothing() {
         let decision = decide(&fleet(), &view);
         assert_eq!(
             (decision.reason, decision.effect),
-            (Reason::AgentSilent(Silence::NoReport), None),
+            (Reason::AgentNotReported, None),
             "{granted_for:?}"
         );
     }
@@ -245,8 +245,5 @@ fn a_silent_host_that_is_back_says_so() {
         reason(Problem::HostUnreachable),
         Reason::HostUnreachable("no answer")
     );
-    assert_eq!(
-        reason(Problem::StepFailed),
-        Reason::AgentSilent(Silence::NoReport)
-    );
+    assert_eq!(reason(Problem::StepFailed), Reason::AgentNotReported);
 }

@@ -55,8 +55,8 @@ fn a_downgrade_waits_for_everything_else() {
         "windows", PoolFacts { starts: outside, ..free.clone() }, &[][..] => Reason::OutsideWindow(Until::Unknown);
         "gates", PoolFacts { gate: Some((GateState::Closed, "g")), ..free.clone() }, &[][..]
             => Reason::GateClosed("g");
-        "limits", PoolFacts { limit: 0, ..free.clone() }, &[][..] => Reason::LimitReached(Turn::NoSlot);
-        "halts", free.clone(), &halted => Reason::VersionHalted(TooManyFailures::Version(OLD));
+        "limits", PoolFacts { limit: 0, ..free.clone() }, &[][..] => Reason::LimitReached;
+        "halts", free.clone(), &halted => Reason::VersionHalted(OLD);
     } {
         let pools = [pool];
         let fleet = FleetFacts {

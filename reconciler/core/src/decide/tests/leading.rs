@@ -153,7 +153,7 @@ fn the_lower_limit_is_named() {
                 },
             ],
         );
-        let why = Reason::LimitUsedByUnavailableNodes(UsedUp { node: "n", limit });
+        let why = Reason::LimitUsedByUnavailableNodes("n", limit);
         assert!(
             chosen.queued.iter().any(|(_, reason)| *reason == why),
             "{:?}",

@@ -69,11 +69,14 @@ fn is_house_keeping(decision: &Decided<'_>, view: &NodeView<'_>) -> bool {
     match (&decision.effect, &decision.reason) {
         (
             Some(Effect::CreateShadow { .. }),
-            Reason::AgentSilent(_) | Reason::NodeChangesDenied(_),
+            Reason::AgentNotReported | Reason::NodeChangesDenied(_),
         )
         | (
             Some(Effect::DeleteShadow { .. }),
-            Reason::NodeGone(_) | Reason::NotLabelled | Reason::NodeChangesDenied(_),
+            Reason::NodeGone
+            | Reason::NodeReplaced
+            | Reason::NotLabelled
+            | Reason::NodeChangesDenied(_),
         ) => true,
         // Changes left on a node that is no longer opted in.
         (Some(Effect::Write(write)), Reason::NotLabelled) => {
@@ -181,7 +184,7 @@ proptest! {
             // Nodes that wait for a slot wait in one queue, and for nothing else.
             let queued = chosen.queued.iter().filter(|(queued, _)| *queued == index).count();
             prop_assert!(queued <= 1 && (queued == 0 || !chosen.taken.contains(&index)));
-            let waits = matches!(reason, Reason::LimitReached(_)) && decision.effect.is_none() && is_idle(view);
+            let waits = matches!(reason, Reason::LimitReached | Reason::CheckingPods) && decision.effect.is_none() && is_idle(view);
             prop_assert!(!waits || queued + usize::from(chosen.taken.contains(&index)) == 1
                 || chosen.halted.iter().any(|halted| view.shadow.is_some_and(|shadow| shadow.update() == Some(&halted.version)))
                 || view.node.is_some_and(|node| node.marker.is_some())
@@ -198,7 +201,7 @@ proptest! {
         let after = records(fleet.status(), chosen.write.as_ref());
         let taken = taken(fleet.status(), chosen.write.as_ref());
         for view in observed.views.iter().filter(|view| is_idle(view)) {
-            let starts = matches!(decide(&observed.fleet, view).reason, Reason::Staging(_));
+            let starts = matches!(decide(&observed.fleet, view).reason, Reason::StagingBegins(_));
             if !starts && !taken.contains(view.shadow_name) {
                 continue;
             }

@@ -58,7 +58,7 @@ fn web(change: &Value) -> Value {
 fn each_change_of_a_pool_is_heeded_until_the_cordon() {
     let freeze =
         json!([{"name": "x", "start": "2026-11-21T00:00:00Z", "end": "2026-11-22T00:00:00Z"}]);
-    let (closed, goes_on) = ("Aborting(PoolClosed)", "Draining(Cordons)");
+    let (closed, goes_on) = ("Aborting(PoolClosed)", "Cordoning");
     for (change, expected) in rows! {
         json!({}) => goes_on;
         json!({"paused": true}) => closed;
@@ -74,7 +74,7 @@ fn each_change_of_a_pool_is_heeded_until_the_cordon() {
         json!({"maxUnavailable": "1%"}) => goes_on;
         json!({"topology": {"mode": "OneAtATime"}}) => goes_on;
         json!({"drain": {"timeout": "1s"}}) => goes_on;
-        json!({"drain": {"loadBalancerDelay": "1m"}}) => "Draining(LeavesLoadBalancers)";
+        json!({"drain": {"loadBalancerDelay": "1m"}}) => "LeavingLoadBalancers";
         json!({"verify": {"readyFor": "2h", "workloadsTimeout": "0s"}}) => goes_on;
         json!({"priority": 7}) => goes_on;
     } {
@@ -82,7 +82,7 @@ fn each_change_of_a_pool_is_heeded_until_the_cordon() {
         assert_eq!(reason(&pools, &json!({}), false), expected, "{change}");
         assert_eq!(
             reason(&pools, &json!({}), true),
-            "Draining(Evicts)",
+            "Draining",
             "cordoned, {change}"
         );
     }
@@ -95,7 +95,7 @@ fn a_node_may_change_hands_in_mid_update() {
         json!({}),
     );
     let paused = json!({"priority": 2, "paused": true});
-    let (closed, goes_on) = ("Aborting(PoolClosed)", "Draining(Cordons)");
+    let (closed, goes_on) = ("Aborting(PoolClosed)", "Cordoning");
     for (what, pools, fleet, expected) in rows! {
         "no pool selects it any more", vec![("web", other)], json!({}) => goes_on;
         "two contend for it", vec![("a", all.clone()), ("web", web(&json!({})))], json!({}) => closed;
@@ -105,10 +105,6 @@ fn a_node_may_change_hands_in_mid_update() {
         "its pool is gone, and another one owns it", vec![("a", all)], json!({}) => goes_on;
     } {
         assert_eq!(reason(&pools, &fleet, false), expected, "{what}");
-        assert_eq!(
-            reason(&pools, &fleet, true),
-            "Draining(Evicts)",
-            "cordoned, {what}"
-        );
+        assert_eq!(reason(&pools, &fleet, true), "Draining", "cordoned, {what}");
     }
 }

@@ -12,11 +12,11 @@ fn the_soak_ends_when_workloads_are_back() {
     for (evicted, overdue, verified, reason) in rows! {
         Evicted::Back, false, true => Reason::Finishing;
         Evicted::Back, true, true => Reason::Finishing;
-        Evicted::Back, false, false => Reason::Monitoring(MonitorStep::InService);
-        MISSING, false, false => Reason::Monitoring(MonitorStep::InService);
+        Evicted::Back, false, false => Reason::Monitoring;
+        MISSING, false, false => Reason::Monitoring;
         MISSING, false, true => Reason::WorkloadsUnavailable(CART);
         MISSING, true, true => Reason::Finishing;
-        Evicted::Unknown, false, true => Reason::Monitoring(MonitorStep::InService);
+        Evicted::Unknown, false, true => Reason::Monitoring;
         Evicted::Unknown, true, true => Reason::Finishing;
     } {
         let mut view = NodeView {

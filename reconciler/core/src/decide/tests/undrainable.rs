@@ -287,10 +287,7 @@ fn a_reboot_goes_on_where_the_node_takes_no_change() {
         decide(&fleet(), &back.with(denied)).reason,
         Reason::NodeChangesDenied("a rule")
     );
-    assert_eq!(
-        decide(&fleet(), &back).reason,
-        Reason::Monitoring(MonitorStep::Returns)
-    );
+    assert_eq!(decide(&fleet(), &back).reason, Reason::ReturningToService);
 }
 
 /// One pool whose only update stands still does not keep the nodes of others from being looked at.
@@ -339,10 +336,7 @@ fn the_pods_of_successors_are_looked_at_ahead() {
     );
     assert_eq!(
         next.queued,
-        [
-            (1, Reason::LimitReached(Turn::NoSlot)),
-            (2, Reason::LimitReached(Turn::NoSlot))
-        ]
+        [(1, Reason::LimitReached), (2, Reason::LimitReached)]
     );
     let next = allocate(&fleet, &[running, known, third]);
     assert_eq!(

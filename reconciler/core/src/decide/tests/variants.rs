@@ -51,8 +51,7 @@ fn a_halt_holds_its_own_variant() {
     };
     for (variant, is_held) in [(AWS, false), (METAL, true), ("unknown", false)] {
         let idle = named("brs-a", variant);
-        let held =
-            decide(&fleet, &idle).reason == Reason::VersionHalted(TooManyFailures::Version(NEW));
+        let held = decide(&fleet, &idle).reason == Reason::VersionHalted(NEW);
         assert_eq!(held, is_held, "{variant}");
         let begun = updating(StagedAndPerformedUpdate, Idle)
             .with_node(|node| node.variant = Some(variant.into()));

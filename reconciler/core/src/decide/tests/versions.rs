@@ -126,10 +126,7 @@ fn the_first_failure_halts_a_new_version() {
         versions: &versions,
         ..without_slots()
     };
-    assert_eq!(
-        decide(&fleet, &next).reason,
-        Reason::VersionHalted(TooManyFailures::Version(NEW))
-    );
+    assert_eq!(decide(&fleet, &next).reason, Reason::VersionHalted(NEW));
     assert_eq!(allocate(&fleet, &[next]).write, None);
     let next = next.with_shadow(|shadow| shadow.status.target_version = Some("1.20.1"));
     assert!(

@@ -21,10 +21,7 @@ pub(super) use super::{
     Decided, allocate, decide, failures_of, marker_of, next_state, records_of, sets, slot_of, write,
 };
 pub(super) use crate::cluster::{KnownDrain, LedNode};
-pub(super) use crate::decide::{
-    Abort, DrainStep, Effect, LimitScope, MonitorStep, OtherOperator, Reason, RebootStep, Silence,
-    StagingStep, Step, TooManyFailures, Turn, UsedUp,
-};
+pub(super) use crate::decide::{Abort, Effect, LimitScope, Reason, Step};
 pub(super) use crate::drain::{DrainPlan, Obstacle, PodKey, TOO_MANY_PODS};
 pub(super) use crate::facts::{FleetFacts, NodeView, Observed, Owner, PoolFacts, TimeFacts};
 pub(super) use crate::objects::{NodeFacts, Readiness};
