@@ -97,6 +97,10 @@ pub struct BottlerocketShadowSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Version>")]
     pub version: Option<String>,
+    /// The version that the host ran when the last update began; for people only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Version>")]
+    pub from_version: Option<String>,
     /// Counts the updates tried on this node: one more with each slot taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Counter")]

@@ -1,6 +1,5 @@
 //! `status -w`: the fleet at a glance, drawn again whenever something changes.
 
-use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -53,8 +52,6 @@ pub(crate) async fn watch(
     let (mut tick, mut look) = (interval(SHORTEST), interval(AROUND));
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut around, mut changed, mut last) = (server.around().await, true, String::new());
-    // The versions that moving nodes ran before.
-    let mut left = BTreeMap::new();
     let is_screen = output == Output::Table && terminal().is_some();
     let mut screen = is_screen.then(Screen::open).transpose()?;
     loop {
@@ -87,15 +84,7 @@ pub(crate) async fn watch(
                     pools: all(&pools),
                     around: around.clone(),
                 };
-                let mut glance = status::of(&fleet, pool)?;
-                for moving in &mut glance.moving {
-                    if moving.from != moving.to {
-                        left.insert(moving.node.clone(), moving.from.clone());
-                    } else if let Some(from) = left.get(&moving.node) {
-                        moving.from.clone_from(from);
-                    }
-                }
-                let text = rendered(&glance, output, &Page::new(flags))?;
+                let text = rendered(&status::of(&fleet, pool)?, output, &Page::new(flags))?;
                 match &mut screen {
                     Some(screen) => screen.draw(&text)?,
                     None if text != last => write_below(&text, output)?,

@@ -96,6 +96,7 @@ impl Fields for Shadow {
             Field::StatusMessage => Value::text_or_absent(self.message),
             // Left out of the model.
             Field::SpecTransitionTimestamp
+            | Field::SpecFromVersion
             | Field::SpecLastFailure
             | Field::CrashCount
             | Field::FailureTimestamp

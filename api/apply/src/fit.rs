@@ -71,6 +71,7 @@ fn part(field: Field<'_>) -> Part {
         Field::SpecState
         | Field::SpecTransitionTimestamp
         | Field::SpecVersion
+        | Field::SpecFromVersion
         | Field::SpecAttempt
         | Field::SpecLeaderTerm
         | Field::SpecBaselineBootId
@@ -157,6 +158,7 @@ fn takes(field: Field<'_>, value: &Value<'_>, to_set: bool) -> bool {
             Field::Uid
                 | Field::SpecTransitionTimestamp
                 | Field::SpecVersion
+                | Field::SpecFromVersion
                 | Field::SpecBaselineBootId
                 | Field::SpecRebootGrantedBootId
                 | Field::CurrentVersion

@@ -85,6 +85,7 @@ fn spec_rows() -> Vec<Row> {
         states(Field::SpecState),
         texts(Field::SpecTransitionTimestamp),
         texts(Field::SpecVersion),
+        texts(Field::SpecFromVersion),
         numbers(Field::SpecAttempt),
         numbers(Field::SpecLeaderTerm),
         texts(Field::SpecBaselineBootId),

@@ -128,14 +128,20 @@ fn moving(node: String, shadow: &BottlerocketShadow, slot: Option<&Slot>) -> Mov
         _ => shadow.spec.version.as_deref(),
     };
     let overdue = condition(shadow, OVERDUE);
+    let to = to.map(version);
+    let mut from = runs(shadow);
+    if from == to {
+        let before = shadow.spec.from_version.as_deref().map(version);
+        from = before.or(from);
+    }
     Moving {
         node,
         reason: word(said.map_or(SILENT, |said| &said.reason)),
         message: said.map_or(String::new(), |said| sentence(sentence_of(said))),
         since: shadow.spec.state_transition_timestamp.as_deref().map(time),
         updating_since: slot.and_then(|slot| slot.since.as_deref()).map(time),
-        from: runs(shadow),
-        to: to.map(version),
+        from,
+        to,
         overdue: overdue.is_some_and(|it| it.status == ConditionStatus::True),
     }
 }

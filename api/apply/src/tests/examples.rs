@@ -15,7 +15,7 @@ fn each_field_has_its_place() {
     }
     let spec = json!({
         "state": "MonitoringUpdate", "state_transition_timestamp": "SpecTransitionTimestamp",
-        "version": "SpecVersion", "attempt": 11, "leader_term": 14, "baseline_boot_id": "SpecBaselineBootId",
+        "version": "SpecVersion", "from_version": "SpecFromVersion", "attempt": 11, "leader_term": 14, "baseline_boot_id": "SpecBaselineBootId",
         "reboot_granted_boot_id": "SpecRebootGrantedBootId",
         "last_failure": {"count": 1, "attempt": 0, "at": "", "reason": "", "message": ""},
     });

@@ -239,7 +239,7 @@ impl Glance {
 }
 
 impl Moving {
-    /// Returns from which version to which it goes. Once the host runs the new one, only `status -w` knows the old one.
+    /// Returns from which version to which it goes.
     fn way(&self) -> String {
         match (self.from.as_deref(), self.to.as_deref()) {
             (from, None) => or_dash(from).to_owned(),

@@ -109,7 +109,7 @@ pub(crate) struct Moving {
     pub since: Option<String>,
     /// The time since which it is being updated: its slot was taken then.
     pub updating_since: Option<String>,
-    /// The version that it runs; in `status -w`, the one that it ran before.
+    /// The version that it runs, or ran when its update began.
     pub from: Option<String>,
     pub to: Option<String>,
     /// It holds its slot for longer than the step may take.

@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn a_fleet_in_mid_update() {
-    let rebooted = json!({"state": "RebootedIntoUpdate", "version": "1.20.0", "attempt": 1,
+    let rebooted = json!({"state": "RebootedIntoUpdate", "version": "1.20.0", "from_version": "1.19.4", "attempt": 1,
         "state_transition_timestamp": "2026-11-21T03:58:30Z"});
     let runs =
         json!({"current_state": "RebootedIntoUpdate", "current_version": "1.20.0", "attempt": 1});

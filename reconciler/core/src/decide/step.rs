@@ -149,6 +149,10 @@ impl<'a> Step<'a> {
                 ],
                 vec![
                     (Field::SpecVersion, Value::text(version)),
+                    (
+                        Field::SpecFromVersion,
+                        Value::text_or_absent(shadow.status.current_version),
+                    ),
                     (Field::SpecAttempt, attempt_of(view.slot(fleet)?)),
                     (Field::SpecBaselineBootId, boot_id()?),
                     ungranted,

@@ -8,12 +8,13 @@ use serde_json::{Value as Json, json};
 
 use super::objects::{fleet, node, shadow};
 
-const SHADOW_FIELDS: [Field<'static>; 22] = [
+const SHADOW_FIELDS: [Field<'static>; 23] = [
     Field::Uid,
     Field::Generation,
     Field::SpecState,
     Field::SpecTransitionTimestamp,
     Field::SpecVersion,
+    Field::SpecFromVersion,
     Field::SpecAttempt,
     Field::SpecLeaderTerm,
     Field::SpecBaselineBootId,

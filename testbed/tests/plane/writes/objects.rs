@@ -69,6 +69,7 @@ pub fn shadow() -> impl Strategy<Value = Json> {
         ),
         ("state_transition_timestamp", or_null(&times)),
         ("version", or_null(&versions)),
+        ("from_version", or_null(&versions)),
         ("attempt", some_of(&numbers())),
         ("leader_term", some_of(&numbers())),
         ("baseline_boot_id", some_of(&boots)),

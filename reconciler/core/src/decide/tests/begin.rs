@@ -62,6 +62,7 @@ fn a_slot_comes_before_the_spec_moves() {
     for (field, value) in [
         (Field::SpecState, Value::State(StagedAndPerformedUpdate)),
         (Field::SpecVersion, Value::text(NEW)),
+        (Field::SpecFromVersion, Value::text(OLD)),
         (Field::SpecAttempt, Value::Number(1)),
         (Field::SpecLeaderTerm, Value::Number(4)),
         (Field::SpecBaselineBootId, Value::text(FIRST_BOOT)),
