@@ -1,6 +1,5 @@
-//! Pools, on a real API server: side by side, changed in mid-update, gone, and refused.
+//! Pools, on a real API server: side by side, gone, and refused.
 
-mod changed;
 mod recipes;
 mod refused;
 mod steered;

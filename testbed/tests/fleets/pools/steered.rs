@@ -11,7 +11,7 @@ use super::recipes::hold_the_rest;
 use super::{apply, condition, delete, fleet, of_tier, until_pool, wait_until_updated};
 
 /// A window that opens in twelve hours, for one.
-pub fn closed_window() -> (serde_json::Value, Timestamp) {
+fn closed_window() -> (serde_json::Value, Timestamp) {
     let opens = Timestamp::now() + SignedDuration::from_hours(12);
     let at = opens.to_zoned(TimeZone::UTC);
     let schedule = format!("{} {} * * *", at.minute(), at.hour());

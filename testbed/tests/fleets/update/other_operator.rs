@@ -9,7 +9,7 @@ use brupop_testbed::fleet::NEW;
 use brupop_testbed::host::Faults;
 use brupop_testbed::operator::NAMESPACE;
 
-use crate::update::assert_kind;
+use crate::went_well::assert_kind;
 
 const UPSTREAMS: &str = "brupop-controller-deployment";
 

@@ -11,8 +11,8 @@ use brupop_testbed::operator::{NAMESPACE, apply_overlay, throw_away_overlay};
 use kube::Resource as _;
 use serde_json::json;
 
-use crate::update::assert_kind;
 use crate::update::exec::exec;
+use crate::went_well::assert_kind;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_holds_a_drain_back_is_said_before_any_change() -> Result<()> {

@@ -11,7 +11,7 @@ use brupop_testbed::host::Faults;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::Api;
 
-use crate::update::assert_kind;
+use crate::went_well::assert_kind;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rebooting_nodes_recover_while_the_webhook_is_down() -> Result<()> {

@@ -6,12 +6,11 @@ use brupop_testbed::Fleet;
 use brupop_testbed::await_until;
 use brupop_testbed::documents::{OPERATIONS, README, blocks, read};
 use brupop_testbed::fleet::NEW;
-use brupop_testbed::fleet::Records as _;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::scrape::{READER, Scraper};
 
-use crate::update::assert_kind;
 use crate::update::exec::exec;
+use crate::went_well::went_well;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fleet_is_updated_within_its_limit() -> Result<()> {
@@ -19,15 +18,7 @@ async fn a_fleet_is_updated_within_its_limit() -> Result<()> {
     fleet.deploy("cart", 8, "2").await?;
     fleet.publish(NEW)?;
     fleet.until_updated(NEW).await?;
-    assert_kind(&fleet, 2)?;
-
-    let status = fleet.until_no_slot_is_taken().await?;
-    ensure!(status.record(NEW).succeeded == 4, "{status:?}");
-    for number in 0..4 {
-        fleet
-            .assert_node_is_clean(&format!("node-{number}"))
-            .await?;
-    }
+    went_well(&fleet, 2).await?;
     // The reason for waiting is written after the slot is given back.
     let columns = await_until("the columns tell that it is done", async || {
         let columns = fleet

@@ -4,8 +4,8 @@ use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::Fleet;
 use brupop_testbed::fleet::{NEW, OLD};
 
-use crate::update::assert_kind;
 use crate::update::exec::exec;
+use crate::went_well::assert_kind;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_node_waits_for_evicted_workloads() -> Result<()> {
