@@ -16,8 +16,7 @@ use crate::table::{Cell, facts, section};
 use crate::words::shown;
 
 /// The command that kubectl runs in a pod of the Deployment.
-const PLAN: &str =
-    "deploy/brupop-reconciler --container=reconciler -- /brupop-reconciler plan --output json";
+const PLAN: &str = "deploy/brupop-reconciler --container=reconciler -- /brupop-reconciler plan";
 
 /// The plan of the reconciler, as it prints it.
 #[derive(Debug, Serialize)]

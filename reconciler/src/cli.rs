@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{ArgAction, Parser, Subcommand, ValueEnum, value_parser};
+use clap::{ArgAction, Parser, Subcommand, value_parser};
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 
@@ -107,24 +107,12 @@ pub struct Settings {
 /// A command that runs in place of reconciling.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Prints what would begin if no pause, window, freeze or gate held it, in which order, and why not the rest; writes nothing
+    /// Prints as JSON what would begin if no pause, window, freeze or gate held it, in which order, and why not the rest; writes nothing
     Plan {
         /// Print what begins now
         #[arg(long)]
         now: bool,
-        /// How to print it
-        #[arg(long, short, default_value = "table")]
-        output: PlanFormat,
     },
-}
-
-/// How a plan is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PlanFormat {
-    /// For people.
-    Table,
-    /// For programs.
-    Json,
 }
 
 impl Settings {

@@ -21,11 +21,9 @@ async fn main() -> ExitCode {
     }
     match settings.command {
         None => environment::ended("the reconciler cannot run", process::run(settings).await),
-        Some(Command::Plan { now, output }) => environment::ended(
+        Some(Command::Plan { now }) => environment::ended(
             "there is no plan",
-            plan::run(settings, now, output)
-                .await
-                .map(|text| say(&text)),
+            plan::run(settings, now).await.map(|text| say(&text)),
         ),
     }
 }

@@ -1,5 +1,5 @@
-//! `brupop-reconciler plan` prints which nodes would start, in which order, and why the others would not: now, or if no pause,
-//! window, freeze or gate held them. It writes nothing: it makes a pass of the loop that sends nothing.
+//! `brupop-reconciler plan` prints as JSON which nodes would start, in which order, and why the others would not: now, or if no
+//! pause, window, freeze or gate held them. It writes nothing: it makes a pass of the loop that sends nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::cli::{PlanFormat, Settings};
+use crate::cli::Settings;
 use crate::metrics::Metrics;
 use crate::pods::MAX_POD_WATCHES;
 use crate::process::{ProcessError, own_node, reporter};
@@ -36,9 +36,6 @@ use crate::watches::Watches;
 
 /// Longest wait until all is read that a decision needs.
 const DEADLINE: Duration = Duration::from_secs(20);
-
-/// The column of a plan that names pools.
-const POOL: usize = 1;
 
 /// The plan for a node. Plans are sorted by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -83,15 +80,11 @@ pub struct Plan {
     pub nodes: Vec<Row>,
 }
 
-/// Makes a plan of the cluster and returns it as text: for `now`, or as if nothing held updates for now.
+/// Makes a plan of the cluster and returns it as JSON: for `now`, or as if nothing held updates for now.
 ///
 /// # Errors
 /// The cluster cannot be read, or the settings cannot be understood.
-pub async fn run(
-    settings: Settings,
-    now: bool,
-    output: PlanFormat,
-) -> Result<String, ProcessError> {
+pub async fn run(settings: Settings, now: bool) -> Result<String, ProcessError> {
     let policy = settings.policy().map_err(ProcessError::Other)?;
     let config = ClusterConfig::of_pod("brupop-reconciler-plan")?;
     let client = config.client_without_retry()?;
@@ -114,10 +107,7 @@ pub async fn run(
         Metrics::default(),
     );
     let plan = reconciler.dry_run(now).await?;
-    Ok(match output {
-        PlanFormat::Table => table(&plan),
-        PlanFormat::Json => format!("{:#}\n", json!(plan)),
-    })
+    Ok(format!("{:#}\n", json!(plan)))
 }
 
 impl Reconciler {
@@ -322,63 +312,6 @@ fn row(
 
 fn shown(text: &str, limit: usize) -> String {
     printable(text, limit).into_owned()
-}
-
-/// The plan as lines of columns.
-fn table(plan: &Plan) -> String {
-    let halted = if plan.halted.is_empty() {
-        String::new()
-    } else {
-        format!("; halted: {}", plan.halted.join(", "))
-    };
-    let (in_use, limit) = (plan.in_use, plan.limit);
-    let holds = plan.held.iter().map(|hold| format!("held now: {hold}\n"));
-    let holds: String = holds.collect();
-    let mut text = format!("{in_use} of {limit} slots in use{halted}\n{holds}");
-    let head = [
-        "NODE", "POOL", "VERSION", "TARGET", "NEXT", "REASON", "MESSAGE",
-    ];
-    let mut rows = vec![head.map(str::to_owned).to_vec()];
-    rows.extend(plan.nodes.iter().map(|row| cells(row).to_vec()));
-    let is_in_another_pool = |row: &Row| row.pool.as_deref() != Some(names::DEFAULT_POOL);
-    if !plan.nodes.iter().any(is_in_another_pool) {
-        for row in &mut rows {
-            row.remove(POOL);
-        }
-    }
-    let width = |column: usize| {
-        let widths = rows.iter().map(|row| row[column].chars().count());
-        widths.max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
-    for row in rows {
-        let cells = row.iter().zip(&widths);
-        let line: Vec<String> = cells
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
-        text += line.join("  ").trim_end();
-        text.push('\n');
-    }
-    text
-}
-
-fn cells(row: &Row) -> [String; 7] {
-    let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-    let next = match row.next {
-        NodePlan::Running => "running".to_owned(),
-        NodePlan::Starts => "starts".to_owned(),
-        NodePlan::Waits(turn) => format!("waits ({turn})"),
-        NodePlan::Stays => "-".to_owned(),
-    };
-    [
-        row.node.clone(),
-        or_dash(&row.pool),
-        or_dash(&row.version),
-        or_dash(&row.target),
-        next,
-        row.reason.to_owned(),
-        row.message.clone(),
-    ]
 }
 
 #[cfg(test)]

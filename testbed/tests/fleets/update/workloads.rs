@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::Fleet;
 use brupop_testbed::fleet::{NEW, OLD};
+use serde_json::Value;
 
 use crate::update::exec::exec;
 use crate::went_well::assert_kind;
@@ -36,10 +37,13 @@ async fn the_next_node_waits_for_evicted_workloads() -> Result<()> {
 
     // Anyone who asks for the plan is told the same.
     let (plan, went_well) = exec(&fleet, &["plan"]).await?;
-    let waits =
-        |line: &&str| line.contains("  running ") && line.contains(" WorkloadsUnavailable ");
-    let waits = plan.lines().filter(waits).count();
-    ensure!(went_well && waits == 1, "{plan}");
+    let told: Value = serde_json::from_str(&plan).unwrap_or_default();
+    let mut nodes = told["nodes"].as_array().into_iter().flatten();
+    let waits = nodes.find(|node| node["reason"] == "WorkloadsUnavailable");
+    ensure!(
+        went_well && waits.is_some_and(|node| node["next"]["what"] == "running"),
+        "{plan}"
+    );
 
     fleet.kubectl("delete quota pods -n shop").await?;
     fleet.until_updated(NEW).await?;
