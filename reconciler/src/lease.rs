@@ -52,8 +52,13 @@ pub struct Election {
     pub lease: String,
     /// Our identity, which no other process has, such as the pod's name.
     pub us: String,
-    pub timing: Timing,
+    /// Time for which we may be silent before another takes over. All other times are parts of it.
+    pub duration: Duration,
 }
+
+/// The longest silence of a leader that anybody waits for, and the longest that `LEASE_DURATION_SECONDS` may be. A Lease
+/// that asks for more was not written by a reconciler, or by one whose token was stolen.
+pub const LONGEST: Duration = Duration::from_mins(5);
 
 /// Takes part in the election until the shutdown is requested; but not while the loop of this heartbeat is stuck. Then gives
 /// the Lease back, so that the next leader need not wait until it expires.
@@ -69,9 +74,7 @@ pub async fn run(
         client,
         leases,
         election,
-        epoch: Instant::now(),
-        lease: None,
-        state: ElectionState::default(),
+        known: KnownLease::new(Instant::now()),
         failing: false,
         heartbeat,
         stuck: false,
@@ -88,9 +91,7 @@ struct Candidate {
     client: Client,
     leases: Api<Item<LeaseRecord>>,
     election: Election,
-    epoch: Instant,
-    lease: Option<Item<LeaseRecord>>,
-    state: ElectionState,
+    known: KnownLease,
     failing: bool,
     heartbeat: Heartbeat,
     /// The loop was stuck when it was last looked at.
@@ -102,15 +103,15 @@ impl Candidate {
         let mut states = watch_one(self.leases.clone(), &self.election.lease).boxed();
         let mut is_synced = false;
         loop {
-            let until = self.leads_until();
+            let until = self.known.leads_until(&self.election);
             elected.send_if_modified(|current| std::mem::replace(current, until) != until);
             let wake = if !is_synced {
-                self.now() + LONGEST
+                Instant::now() + LONGEST
             } else if self.is_stuck() {
-                self.now() + self.election.timing.retry
+                Instant::now() + self.retry()
             } else {
-                let due = self.write_at();
-                if self.now() >= due {
+                let due = self.known.write_at(&self.election);
+                if Instant::now() >= due {
                     // Events do not cut this short: one of them is the echo of this very call.
                     self.acquire_or_renew().await;
                     continue;
@@ -119,7 +120,7 @@ impl Candidate {
             };
             let state = tokio::select! {
                 state = states.next() => state,
-                () = sleep_until(self.epoch + wake) => continue,
+                () = sleep_until(wake) => continue,
             };
             match state {
                 Some(Ok(lease)) => {
@@ -132,8 +133,9 @@ impl Candidate {
         }
     }
 
-    fn now(&self) -> Duration {
-        self.epoch.elapsed()
+    /// Returns the wait between two calls that failed.
+    fn retry(&self) -> Duration {
+        self.election.duration / 15
     }
 
     /// Returns whether the loop is stuck, and logs when that begins and ends.
@@ -149,32 +151,9 @@ impl Candidate {
         is_stuck
     }
 
-    /// The Lease as it was read. One that cannot be read counts as another's, which is taken over after the usual time.
-    fn seen_lease(&self) -> Option<SeenLease<'_>> {
-        let Timing { duration, .. } = self.election.timing;
-        self.lease.as_ref().map(|lease| match &lease.body {
-            Ok(record) => seen(record, duration),
-            Err(_) => SeenLease {
-                holder: Some("?"),
-                duration,
-            },
-        })
-    }
-
-    fn write_at(&self) -> Duration {
-        let Election { us, timing, .. } = &self.election;
-        write_at(self.seen_lease(), &self.state, us, timing)
-    }
-
-    fn leads_until(&self) -> Option<Instant> {
-        let Election { us, timing, .. } = &self.election;
-        let until = leads_until(self.seen_lease(), &self.state, us, timing);
-        until.map(|until| self.epoch + until)
-    }
-
     /// Takes the Lease from the watch, unless a call of ours was answered with a newer one.
     fn watched(&mut self, lease: Option<Item<LeaseRecord>>) {
-        let known = self.lease.as_ref().and_then(version);
+        let known = self.known.lease.as_ref().and_then(version);
         if lease.as_ref().is_none_or(|lease| known <= version(lease)) {
             self.saw(lease);
         }
@@ -184,8 +163,8 @@ impl Candidate {
     /// gives old versions once it was restored from a snapshot, and if nobody believed them, nobody could lead.
     fn saw(&mut self, lease: Option<Item<LeaseRecord>>) {
         let version = |lease: Option<&Item<_>>| lease?.metadata.resource_version.clone();
-        if version(lease.as_ref()) != version(self.lease.as_ref()) {
-            self.state.first_seen = self.now();
+        if version(lease.as_ref()) != version(self.known.lease.as_ref()) {
+            self.known.first_seen = Instant::now();
             if let Some(Err(why)) = lease.as_ref().map(|lease| &lease.body) {
                 tracing::warn!(
                     lease = self.election.lease,
@@ -194,17 +173,16 @@ impl Candidate {
                 );
             }
         }
-        self.lease = lease;
+        self.known.lease = lease;
     }
 
     /// Acquires or renews the Lease, on condition that it still has the version that was read.
     async fn acquire_or_renew(&mut self) {
-        let sent = self.now();
-        match self.write(self.held_by_us()).await {
+        let sent = Instant::now();
+        match self.write(true).await {
             Ok(lease) => {
                 self.saw(Some(lease));
-                self.state.renewed = Some(sent);
-                self.state.not_before = Duration::ZERO;
+                (self.known.renewed, self.known.not_before) = (Some(sent), sent);
                 if std::mem::take(&mut self.failing) {
                     let lease = &self.election.lease;
                     tracing::info!(lease, "the Lease can be read and written again");
@@ -217,11 +195,9 @@ impl Candidate {
             // It may have been written nevertheless.
             Err(error) => self.failed("written", &describe(&error)),
         }
-        self.state.not_before = self.now() + self.election.timing.retry;
-        match self
-            .in_time(self.leases.get_opt(&self.election.lease))
-            .await
-        {
+        self.known.not_before = Instant::now() + self.retry();
+        let read = self.leases.get_opt(&self.election.lease);
+        match self.in_time(read).await {
             Ok(lease) => self.saw(lease),
             Err(error) => self.failed("read", &describe(&error)),
         }
@@ -229,40 +205,25 @@ impl Candidate {
 
     /// Returns this answer, if it comes in time.
     async fn in_time<T>(&self, call: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
-        let answer = timeout(self.election.timing.call, call).await;
+        let answer = timeout(self.election.duration / 5, call).await;
         answer.unwrap_or_else(|_| Err(kube::Error::Service("no answer in time".into())))
     }
 
-    fn record_read(&self) -> LeaseRecord {
-        let read = self.lease.as_ref().and_then(Item::ok);
-        read.cloned().unwrap_or_default()
-    }
-
-    fn held_by_us(&self) -> LeaseSpec {
-        let Election { us, timing, .. } = &self.election;
-        held_by(&self.record_read(), us, timing.duration, Timestamp::now())
-    }
-
-    /// Puts this Lease in the place of the one that was read, on condition that that is still there; or creates it, if
-    /// there is none.
-    async fn write(&self, spec: LeaseSpec) -> kube::Result<Item<LeaseRecord>> {
-        let (client, read) = (&self.client, self.lease.as_ref());
+    /// Puts the next Lease, held by us or free, in the place of the one that was read, on condition that that is still there; or
+    /// creates it, if there is none.
+    async fn write(&self, is_held: bool) -> kube::Result<Item<LeaseRecord>> {
         let (namespace, name) = (&self.election.namespace, &self.election.lease);
-        let lease = replacement(read, name, spec);
-        let replaced = read.map(|_| name.as_str());
-        self.in_time(write(client, namespace, replaced, &lease))
+        let next = self.known.next(&self.election, is_held, Timestamp::now());
+        let replaced = self.known.lease.as_ref().map(|_| name.as_str());
+        self.in_time(write(&self.client, namespace, replaced, &next))
             .await
     }
 
     async fn release(&mut self) {
-        if self.record_read().holder.as_ref() != Some(&self.election.us) {
+        if self.known.holder() != Some(&self.election.us) {
             return;
         }
-        let free = LeaseSpec {
-            holder_identity: None,
-            ..self.held_by_us()
-        };
-        match self.write(free).await {
+        match self.write(false).await {
             Ok(_) => tracing::info!(lease = self.election.lease, "gave back the Lease"),
             Err(error) => self.failed("given back", &describe(&error)),
         }
@@ -270,8 +231,8 @@ impl Candidate {
 
     /// Logs the first of several failures in a row, and delays the next call.
     fn failed(&mut self, what: &'static str, error: &str) {
-        let retry = self.now() + self.election.timing.retry;
-        self.state.not_before = self.state.not_before.max(retry);
+        let retry = Instant::now() + self.retry();
+        self.known.not_before = self.known.not_before.max(retry);
         if !std::mem::replace(&mut self.failing, true) {
             let lease = &self.election.lease;
             tracing::warn!(lease, error, "the Lease could not be {what}; trying again");
@@ -279,127 +240,84 @@ impl Candidate {
     }
 }
 
-/// The Lease as it was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SeenLease<'a> {
-    /// `spec.holderIdentity`; `None` or empty when it was released.
-    pub holder: Option<&'a str>,
-    /// Time for which its holder may be silent: `spec.leaseDurationSeconds`, as far as that is believed.
-    pub duration: Duration,
+/// The Lease as this process knows it, by its own clock.
+struct KnownLease {
+    /// The Lease as it was read last.
+    lease: Option<Item<LeaseRecord>>,
+    /// When the current version of the Lease was first seen.
+    first_seen: Instant,
+    /// When the last of our renewals that succeeded was *sent*.
+    renewed: Option<Instant>,
+    /// No call before this instant, because the last one failed.
+    not_before: Instant,
 }
 
-/// When to do what; all of it in proportion to the lease's duration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timing {
-    /// Time for which we may be silent before another takes over.
-    pub duration: Duration,
-    /// Time from one renewal to the next.
-    pub renew_after: Duration,
-    /// Time after the last renewal at which we stop acting. Less than `duration`, so that we stop before another leader
-    /// begins.
-    pub renew_deadline: Duration,
-    /// Wait between two calls that failed.
-    pub retry: Duration,
-    /// Longest wait for an answer of the API server.
-    pub call: Duration,
-}
-
-impl Timing {
-    /// The timing for a lease of this duration.
-    pub fn of(duration: Duration) -> Self {
+impl KnownLease {
+    /// Nothing is known yet.
+    fn new(now: Instant) -> Self {
         Self {
-            duration,
-            renew_after: duration / 3,
-            renew_deadline: duration * 2 / 3,
-            retry: duration / 15,
-            call: duration / 5,
+            lease: None,
+            first_seen: now,
+            renewed: None,
+            not_before: now,
         }
     }
-}
 
-/// The memory of this process; instants are durations since any fixed moment of a monotonic clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ElectionState {
-    /// When the current version of the Lease was first seen.
-    pub first_seen: Duration,
-    /// When the last of our renewals that succeeded was *sent*.
-    pub renewed: Option<Duration>,
-    /// No call before this instant, because the last one failed.
-    pub not_before: Duration,
-}
-
-/// Returns until when we may act as the leader; `None` = we may not.
-pub fn leads_until(
-    lease: Option<SeenLease<'_>>,
-    state: &ElectionState,
-    us: &str,
-    timing: &Timing,
-) -> Option<Duration> {
-    let ours = lease.is_some_and(|lease| lease.holder == Some(us));
-    state
-        .renewed
-        .filter(|_| ours)
-        .map(|renewed| renewed + timing.renew_deadline)
-}
-
-/// When to write the Lease next: to create it, to take it over from its last holder, or to renew ours.
-pub fn write_at(
-    lease: Option<SeenLease<'_>>,
-    state: &ElectionState,
-    us: &str,
-    timing: &Timing,
-) -> Duration {
-    let due = match lease {
-        // If it is ours from before a restart, it can be renewed at once: nobody else uses our name.
-        Some(lease) if lease.holder == Some(us) => state
-            .renewed
-            .map_or(Duration::ZERO, |renewed| renewed + timing.renew_after),
-        Some(SeenLease {
-            holder: Some(holder),
-            duration,
-        }) if !holder.is_empty() => state.first_seen + duration,
-        _ => Duration::ZERO,
-    };
-    due.max(state.not_before)
-}
-
-/// The longest silence of a leader that anybody waits for, and the longest that `LEASE_DURATION_SECONDS` may be. A Lease
-/// that asks for more was not written by a reconciler, or by one whose token was stolen.
-pub const LONGEST: Duration = Duration::from_mins(5);
-
-/// This record as the election sees it; `ours` is the duration of a Lease of ours.
-pub fn seen(record: &LeaseRecord, ours: Duration) -> SeenLease<'_> {
-    SeenLease {
-        holder: record.holder.as_deref(),
-        duration: record.duration.unwrap_or(ours).min(LONGEST),
+    /// Returns who holds the Lease, if anybody does. A Lease that cannot be read counts as another's.
+    fn holder(&self) -> Option<&str> {
+        match &self.lease.as_ref()?.body {
+            Ok(record) => record.holder.as_deref(),
+            Err(_) => Some("?"),
+        }
     }
-}
 
-/// The Lease to write, so that it is held by `us` from now on.
-pub fn held_by(record: &LeaseRecord, us: &str, duration: Duration, now: Timestamp) -> LeaseSpec {
-    let ours = record.holder.as_deref() == Some(us);
-    LeaseSpec {
-        holder_identity: Some(us.to_owned()),
-        lease_duration_seconds: Some(i32::try_from(duration.as_secs()).unwrap_or(i32::MAX)),
-        acquire_time: Some(MicroTime(record.acquired.filter(|_| ours).unwrap_or(now))),
-        renew_time: Some(MicroTime(now)),
-        lease_transitions: Some(record.transitions.saturating_add(i32::from(!ours))),
-        ..LeaseSpec::default()
+    /// Returns until when we may act as the leader; `None` = we may not. We stop before the Lease expires, so before another
+    /// leader begins.
+    fn leads_until(&self, Election { us, duration, .. }: &Election) -> Option<Instant> {
+        let renewed = self.renewed.filter(|_| self.holder() == Some(us));
+        renewed.map(|renewed| renewed + *duration * 2 / 3)
     }
-}
 
-/// The Lease with this spec, as it is put in the place of the one that was read. It has no labels, annotations, owners
-/// and finalizers: we write none, so any that are there were planted.
-pub fn replacement(read: Option<&Item<LeaseRecord>>, name: &str, spec: LeaseSpec) -> Lease {
-    let metadata = ObjectMeta {
-        name: Some(name.to_owned()),
-        uid: read.and_then(|lease| lease.metadata.uid.clone()),
-        resource_version: read.and_then(|lease| lease.metadata.resource_version.clone()),
-        ..ObjectMeta::default()
-    };
-    Lease {
-        metadata,
-        spec: Some(spec),
+    /// When to write the Lease next: to create it, to take it over from its last holder, or to renew ours.
+    fn write_at(&self, Election { us, duration, .. }: &Election) -> Instant {
+        let due = match self.holder() {
+            // If it is ours from before a restart, it can be renewed at once: nobody else uses our name.
+            Some(holder) if holder == us => self.renewed.map(|renewed| renewed + *duration / 3),
+            Some(_) => {
+                let record = self.lease.as_ref().and_then(Item::ok);
+                let silence = record.and_then(|record| record.duration);
+                Some(self.first_seen + silence.unwrap_or(*duration).min(LONGEST))
+            }
+            None => None,
+        };
+        due.map_or(self.not_before, |due| due.max(self.not_before))
+    }
+
+    /// The Lease to write, so that it is held by us from now on, or by nobody. It has no labels, annotations, owners and
+    /// finalizers: we write none, so any that are there were planted.
+    fn next(&self, election: &Election, is_held: bool, now: Timestamp) -> Lease {
+        let Election { us, duration, .. } = election;
+        let read = self.lease.as_ref();
+        let record = read.and_then(Item::ok);
+        let ours = record.filter(|record| record.holder.as_ref() == Some(us));
+        let acquired = ours.and_then(|ours| ours.acquired).unwrap_or(now);
+        let transitions = record.map_or(0, |record| record.transitions);
+        Lease {
+            metadata: ObjectMeta {
+                name: Some(election.lease.clone()),
+                uid: read.and_then(|lease| lease.metadata.uid.clone()),
+                resource_version: read.and_then(|lease| lease.metadata.resource_version.clone()),
+                ..ObjectMeta::default()
+            },
+            spec: Some(LeaseSpec {
+                holder_identity: is_held.then(|| us.clone()),
+                lease_duration_seconds: Some(i32::try_from(duration.as_secs()).unwrap_or(i32::MAX)),
+                acquire_time: Some(MicroTime(acquired)),
+                renew_time: Some(MicroTime(now)),
+                lease_transitions: Some(transitions.saturating_add(i32::from(ours.is_none()))),
+                ..LeaseSpec::default()
+            }),
+        }
     }
 }
 

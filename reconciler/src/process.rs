@@ -17,7 +17,7 @@ use kube::runtime::events::{Recorder, Reporter};
 use tokio::sync::watch;
 
 use crate::cli::Settings;
-use crate::lease::{self, Elected, Election, Timing};
+use crate::lease::{self, Elected, Election};
 use crate::metrics::Metrics;
 use crate::run::Reconciler;
 use crate::run::requests::ApiServer;
@@ -117,7 +117,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
         namespace: namespace.clone(),
         lease: names::LEASE.to_owned(),
         us: us.clone(),
-        timing: Timing::of(Duration::from_secs(settings.lease_duration_seconds)),
+        duration: Duration::from_secs(settings.lease_duration_seconds),
     };
     let recorder = Recorder::new(events, reporter(Some(us)));
     let api = ApiServer {

@@ -11,55 +11,58 @@ use serde_json::{Value, json};
 use super::*;
 
 const US: &str = "us";
-
-fn timing() -> Timing {
-    Timing::of(Duration::from_secs(15))
-}
+const OURS: Duration = Duration::from_secs(15);
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-#[allow(
-    clippy::unnecessary_wraps,
-    reason = "a Lease that is there, among those that are not"
-)]
-fn held_by(holder: &str) -> Option<SeenLease<'_>> {
-    Some(SeenLease {
-        holder: Some(holder),
-        duration: seconds(15),
-    })
+fn read(spec: &Value) -> Item<LeaseRecord> {
+    let metadata = json!({"name": "l", "uid": "u", "resourceVersion": "7", "finalizers": ["x/y"],
+        "ownerReferences": [{}], "managedFields": [{"time": "10000-01-01T23:58:59Z"}]});
+    serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+}
+
+/// A Lease with this holder, known since this instant.
+fn held_by(holder: Option<&str>, since: Instant) -> KnownLease {
+    KnownLease {
+        lease: Some(read(&json!({"holderIdentity": holder}))),
+        ..KnownLease::new(since)
+    }
 }
 
 #[test]
 fn when_the_lease_is_written() {
-    let seen = |first_seen| ElectionState {
-        first_seen: seconds(first_seen),
-        ..ElectionState::default()
+    let start = Instant::now();
+    let renewed = KnownLease {
+        renewed: Some(start + seconds(100)),
+        ..held_by(Some(US), start)
     };
-    let renewed = |at| ElectionState {
-        renewed: Some(seconds(at)),
-        ..ElectionState::default()
+    let failed = KnownLease {
+        not_before: start + seconds(20),
+        ..held_by(Some("other"), start)
     };
-    let failed = |until| ElectionState {
-        not_before: seconds(until),
-        ..seen(0)
+    let asks_for = |seconds| {
+        let spec = json!({"holderIdentity": "other", "leaseDurationSeconds": seconds});
+        KnownLease {
+            lease: Some(read(&spec)),
+            ..KnownLease::new(start)
+        }
     };
-    let of_nobody = Some(SeenLease {
-        holder: None,
-        duration: seconds(15),
-    });
-    for (what, lease, state, expected) in [
-        ("none yet", None, seen(9), 0),
-        ("released", held_by(""), seen(9), 0),
-        ("no holder", of_nobody, seen(9), 0),
-        ("another's", held_by("other"), seen(100), 115),
-        ("our last call failed", held_by("other"), failed(20), 20),
-        ("ours", held_by(US), renewed(100), 105),
-        ("ours, before a restart", held_by(US), seen(100), 0),
+    for (what, lease, expected) in [
+        ("none yet", KnownLease::new(start), 0),
+        ("released", held_by(Some(""), start), 0),
+        ("no holder", held_by(None, start), 0),
+        ("another's", held_by(Some("other"), start), 15),
+        ("our last call failed", failed, 20),
+        ("ours", renewed, 105),
+        ("ours, before a restart", held_by(Some(US), start), 0),
+        ("another's of a minute", asks_for(60), 60),
+        ("another's for ever", asks_for(2_147_483_647), 300),
+        ("another's of no length", asks_for(-1), 15),
     ] {
-        let at = write_at(lease, &state, US, &timing());
-        assert_eq!(at, seconds(expected), "{what}");
+        let at = lease.write_at(&election(US, OURS));
+        assert_eq!(at, start + seconds(expected), "{what}");
     }
 }
 
@@ -73,44 +76,27 @@ proptest! {
         delay in 0_u64..100_000,
         not_before in 0_u64..2_000_000,
     ) {
-        let timing = Timing::of(seconds(duration));
-        let leader = ElectionState { renewed: Some(seconds(renewed)), ..ElectionState::default() };
-        let stops = leads_until(held_by(US), &leader, US, &timing).unwrap();
-        let heir = ElectionState {
-            first_seen: seconds(renewed + delay),
-            not_before: seconds(not_before),
-            ..ElectionState::default()
+        let (start, duration) = (Instant::now(), seconds(duration));
+        let renewed = start + seconds(renewed);
+        let leader = KnownLease { renewed: Some(renewed), ..held_by(Some(US), start) };
+        let stops = leader.leads_until(&election(US, duration)).unwrap();
+        let heir = KnownLease {
+            not_before: start + seconds(not_before),
+            ..held_by(Some(US), renewed + seconds(delay))
         };
-        let lease = Some(SeenLease { holder: Some(US), duration: timing.duration });
-        prop_assert!(write_at(lease, &heir, "heir", &timing) > stops);
+        prop_assert!(heir.write_at(&election("heir", duration)) > stops);
     }
-}
-
-const OURS: Duration = Duration::from_secs(15);
-
-fn read(spec: &Value) -> Item<LeaseRecord> {
-    let metadata = json!({"name": "l", "uid": "u", "resourceVersion": "7", "finalizers": ["x/y"],
-        "ownerReferences": [{}], "managedFields": [{"time": "10000-01-01T23:58:59Z"}]});
-    serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
-}
-
-#[test]
-fn nobody_waits_longer_than_the_longest() {
-    let duration = |seconds: Value| {
-        let item = read(&json!({"holderIdentity": "other", "leaseDurationSeconds": seconds}));
-        seen(item.ok().unwrap(), OURS).duration.as_secs()
-    };
-    assert_eq!(duration(json!(2_147_483_647)), 300);
-    assert_eq!(duration(json!(60)), 60);
-    assert_eq!(duration(json!(-1)), 15);
-    assert_eq!(duration(json!(null)), 15);
 }
 
 #[test]
 fn a_replacement_carries_nothing_planted() {
-    let item = read(&json!({"holderIdentity": "other", "leaseTransitions": 3, "strategy": "x"}));
-    let spec = super::held_by(item.ok().unwrap(), "us", OURS, Timestamp::UNIX_EPOCH);
-    let lease = serde_json::to_value(replacement(Some(&item), "l", spec)).unwrap();
+    let planted = json!({"holderIdentity": "other", "leaseTransitions": 3, "strategy": "x"});
+    let known = KnownLease {
+        lease: Some(read(&planted)),
+        ..KnownLease::new(Instant::now())
+    };
+    let next = |is_held| known.next(&election(US, OURS), is_held, Timestamp::UNIX_EPOCH);
+    let lease = json!(next(true));
     assert_eq!(
         lease["metadata"],
         json!({"name": "l", "uid": "u", "resourceVersion": "7"})
@@ -120,6 +106,7 @@ fn a_replacement_carries_nothing_planted() {
         (kept, lease["spec"].get("strategy")),
         ([json!("us"), json!(4)], None)
     );
+    assert_eq!(next(false).spec.unwrap().holder_identity, None);
 }
 
 /// Plays an API server with one Lease, of which it stores what is put with the version that it has.
@@ -187,7 +174,7 @@ pub(crate) fn election(us: &str, duration: Duration) -> Election {
         namespace,
         lease,
         us,
-        timing: Timing::of(duration),
+        duration,
     }
 }
 
