@@ -7,7 +7,6 @@
 
 use std::borrow::Cow;
 use std::fmt::Debug;
-use std::marker::PhantomData;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -98,54 +97,20 @@ impl<T: Readable> Resource for Item<T> {
     }
 }
 
-/// Nothing is read of the object beside its identity: for answers to writes.
-#[derive(Debug)]
-pub struct IdentityOnly<K>(PhantomData<fn() -> K>);
-
-impl<K> Clone for IdentityOnly<K> {
-    fn clone(&self) -> Self {
-        Self(PhantomData)
-    }
-}
-
-impl<K: Resource + Debug + 'static> Readable for IdentityOnly<K> {
-    type Kind = K;
-
-    fn read(_: &str) -> Result<Self, Unreadable> {
-        Ok(Self(PhantomData))
-    }
-}
-
 /// Namespace, name, UID and resource version of an object, as far as they can be read.
 fn identity(json: &str) -> ObjectMeta {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Shape {
-        metadata: Identity,
+        metadata: Metadata,
     }
 
-    #[derive(Default, Deserialize)]
-    #[serde(default, rename_all = "camelCase")]
-    struct Identity {
-        namespace: Option<String>,
-        name: Option<String>,
-        uid: Option<String>,
-        resource_version: Option<String>,
-    }
-
-    let Identity {
-        namespace,
-        name,
-        uid,
-        resource_version,
-    } = serde_json::from_str::<Shape>(json)
-        .unwrap_or_default()
-        .metadata;
+    let Shape { metadata } = serde_json::from_str(json).unwrap_or_default();
     ObjectMeta {
-        namespace,
-        name,
-        uid,
-        resource_version,
+        namespace: metadata.namespace,
+        name: metadata.name,
+        uid: metadata.uid,
+        resource_version: metadata.resource_version,
         ..ObjectMeta::default()
     }
 }
@@ -164,21 +129,13 @@ pub struct Metadata {
 
 impl From<Metadata> for ObjectMeta {
     fn from(metadata: Metadata) -> Self {
-        let Metadata {
-            namespace,
-            name,
-            uid,
-            resource_version,
-            generation,
-            owner_references,
-        } = metadata;
         Self {
-            namespace,
-            name,
-            uid,
-            resource_version,
-            generation,
-            owner_references,
+            namespace: metadata.namespace,
+            name: metadata.name,
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+            generation: metadata.generation,
+            owner_references: metadata.owner_references,
             ..Self::default()
         }
     }

@@ -7,19 +7,18 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use brupop_api::item::IdentityOnly;
+use brupop_api::BottlerocketShadow;
 use brupop_api::names;
 use brupop_api::names::admission_check::{NODE_ANNOTATION, WEBHOOK_RULE};
-use brupop_api::{BottlerocketShadow, Item};
 use brupop_runtime::errors::{describe, status_message};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, GetParams, Patch, PatchParams, PostParams};
+use kube::core::Request as HttpRequest;
 use kube::core::request::Error as RequestError;
-use kube::core::{Request as HttpRequest, Status};
 use kube::{Client, Error, Resource as _};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -155,11 +154,11 @@ const DEPLOYMENTS: [&str; 2] = ["brupop-controller-deployment", "brupop-apiserve
 pub async fn look_for_other_operator(client: Client, namespace: String) -> Finding {
     let (mut found, mut unknown) = (vec![], None);
     for namespace in BTreeSet::from([namespace.as_str(), NAMESPACE]) {
-        let deployments =
-            Api::<Item<IdentityOnly<Deployment>>>::namespaced(client.clone(), namespace);
+        let deployments = HttpRequest::new(Deployment::url_path(&(), Some(namespace)));
         for name in DEPLOYMENTS {
-            match deployments.get(name).await {
-                Ok(_) => found.push(format!("{namespace}/{name}")),
+            let request = deployments.get(name, &GetParams::default());
+            match made(&client, request).await {
+                Ok(()) => found.push(format!("{namespace}/{name}")),
                 Err(Error::Api(status)) if status.code == 404 => {}
                 Err(error) => unknown = Some(describe(&error)),
             }
@@ -209,36 +208,23 @@ pub async fn ask_for_force(client: Client) -> Finding {
 /// The most objects on which the writes are tried, as long as the answers say nothing about our rules.
 const TRIED_ON: usize = 3;
 
-/// The answer to a dry-run write.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Met {
-    /// Our own rule refused it.
-    Refusal,
-    Nobody,
-    /// Something else refused it: this.
-    Else(String),
-    /// No answer, or one that says nothing about the rule.
-    Nothing(String),
-}
-
 /// Part of the API server's answer if it does not trust the webhook's certificate.
 const UNTRUSTED: &str = "x509: ";
+/// What is found of a rule that refuses nothing.
+const ALLOWED: &str = "the request was allowed";
 
 /// Returns what the answers to the dry-run writes mean: the one that only the webhook refuses, and those that only the policy
 /// refuses, on a shadow and on a Node.
-fn admission([webhook, shadow, node]: [&Met; 3]) -> Finding {
-    let sentence = |rule: &str, met: &Met| match met {
-        Met::Refusal => None,
-        Met::Nobody => Some(format!(
-            "{rule} did not refuse the dry run: the request was allowed"
-        )),
-        Met::Else(what) if what.contains(UNTRUSTED) => Some(format!(
+fn admission([webhook, shadow, node]: [&Finding; 3]) -> Finding {
+    let sentence = |rule: &str, found: &Finding| match found {
+        Finding::Holds => None,
+        Finding::Fails(what) if what.contains(UNTRUSTED) => Some(format!(
             "{rule} was not asked, for caBundle does not fit its certificate (if another tool writes caBundle, let it leave \
              that out: without the component cert-manager, remove the annotation cert-manager.io/inject-ca-from from the \
              ValidatingWebhookConfiguration): {what}"
         )),
-        Met::Else(what) => Some(format!("{rule} did not refuse the dry run: {what}")),
-        Met::Nothing(why) => Some(format!("it is not known whether {rule} is enforced: {why}")),
+        Finding::Fails(what) => Some(format!("{rule} did not refuse the dry run: {what}")),
+        Finding::Unknown(why) => Some(format!("it is not known whether {rule} is enforced: {why}")),
     };
     let policy_for = |kind| format!("the ValidatingAdmissionPolicy of the reconciler, for {kind},");
     let missing = [
@@ -247,13 +233,10 @@ fn admission([webhook, shadow, node]: [&Met; 3]) -> Finding {
         sentence(&policy_for("Nodes"), node),
     ];
     let missing: Vec<String> = missing.into_iter().flatten().collect();
-    let all = [webhook, shadow, node];
+    let mut all = [webhook, shadow, node].into_iter();
     if missing.is_empty() {
         Finding::Holds
-    } else if all
-        .iter()
-        .any(|met| matches!(met, Met::Else(_) | Met::Nobody))
-    {
+    } else if all.any(|found| matches!(found, Finding::Fails(_))) {
         Finding::Fails(missing.join("; "))
     } else {
         // An answer is missing, while the others show no rule to be out of force.
@@ -305,19 +288,28 @@ async fn probe(
     nodes: &[String],
     write: impl Fn(&str) -> Result<http::Request<Vec<u8>>, RequestError>,
     is_ours: fn(&str) -> bool,
-) -> Met {
+) -> Finding {
     let mut other = None;
     for node in nodes {
-        let answer = match write(node) {
-            Ok(request) => client.request::<IgnoredAny>(request).await.map(drop),
-            Err(error) => Err(Error::BuildRequest(error)),
-        };
-        match met(answer, is_ours) {
-            met @ (Met::Refusal | Met::Nobody) => return met,
-            met => drop(other.get_or_insert(met)),
+        match made(client, write(node))
+            .await
+            .map_err(|error| refusal(error, is_ours))
+        {
+            Ok(()) => return Finding::Fails(ALLOWED.to_owned()),
+            Err(Finding::Holds) => return Finding::Holds,
+            Err(found) => drop(other.get_or_insert(found)),
         }
     }
-    other.unwrap_or_else(|| Met::Nothing("there is no node for the dry runs".to_owned()))
+    other.unwrap_or_else(|| Finding::Unknown("there is no node for the dry runs".to_owned()))
+}
+
+/// Makes a request of whose answer only the status counts.
+async fn made(
+    client: &Client,
+    request: Result<http::Request<Vec<u8>>, RequestError>,
+) -> Result<(), Error> {
+    let request = request.map_err(Error::BuildRequest)?;
+    client.request::<IgnoredAny>(request).await.map(drop)
 }
 
 /// Nodes to try the writes on: a few, from all over the list, and others each time.
@@ -343,22 +335,18 @@ fn is_our_policy(message: &str) -> bool {
         .all(|part| message.contains(part))
 }
 
-fn met(answer: Result<(), Error>, ours: impl Fn(&str) -> bool) -> Met {
-    match answer {
-        Ok(()) => Met::Nobody,
-        Err(Error::Api(status)) => refusal(&status, ours),
-        Err(error) => Met::Nothing(describe(&error)),
-    }
-}
-
-fn refusal(status: &Status, ours: impl Fn(&str) -> bool) -> Met {
-    match status.code {
-        400..500 if ours(&status.message) => Met::Refusal,
-        // The object is gone, or the server is too busy: this says nothing about the rule.
-        404 | 429 | 503 | 504 => Met::Nothing(status_message(status).into_owned()),
-        // This includes 500, "failed calling webhook": no write gets past it, but then no write of an update would,
-        // either.
-        _ => Met::Else(status_message(status).into_owned()),
+/// Returns whether this refusal is that of our rule. All else that refuses it shows the rule not to be in force.
+fn refusal(error: Error, is_ours: fn(&str) -> bool) -> Finding {
+    match error {
+        Error::Api(status) => match status.code {
+            400..500 if is_ours(&status.message) => Finding::Holds,
+            // The object is gone, or the server is too busy: this says nothing about the rule.
+            404 | 429 | 503 | 504 => Finding::Unknown(status_message(&status).into_owned()),
+            // This includes 500, "failed calling webhook": no write gets past it, but then no write of an update would,
+            // either.
+            _ => Finding::Fails(status_message(&status).into_owned()),
+        },
+        error => Finding::Unknown(describe(&error)),
     }
 }
 

@@ -1,8 +1,8 @@
 use super::*;
 use http_body_util::Full;
 use hyper::body::Bytes;
-use kube::api::GetParams;
 use kube::client::Body;
+use kube::core::Status;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
@@ -10,8 +10,13 @@ fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn finding(webhook: &Met) -> Finding {
-    admission([webhook, &Met::Refusal, &Met::Refusal])
+fn finding(webhook: &Finding) -> Finding {
+    admission([webhook, &Finding::Holds, &Finding::Holds])
+}
+
+/// What is found of a rule that refuses nothing.
+fn allowed() -> Finding {
+    Finding::Fails(ALLOWED.to_owned())
 }
 
 fn failure(finding: Finding) -> String {
@@ -38,10 +43,10 @@ fn shut_until_proven_and_whenever_disproven() {
     assert_eq!(due(&admission), Some(s(0)));
     begin(&mut admission);
     assert_eq!(due(&admission), None);
-    assert!(admission.found(finding(&Met::Refusal), s(1)));
+    assert!(admission.found(finding(&Finding::Holds), s(1)));
     assert_eq!((admission.holds(), due(&admission)), (Ok(()), Some(s(61))));
-    assert!(!admission.found(finding(&Met::Refusal), s(61)));
-    assert!(admission.found(finding(&Met::Nobody), s(121)));
+    assert!(!admission.found(finding(&Finding::Holds), s(61)));
+    assert!(admission.found(finding(&allowed()), s(121)));
     assert!(admission.holds().unwrap_err().contains("was allowed"));
     assert_eq!(due(&admission), Some(s(122)), "tried again soon");
 }
@@ -63,7 +68,7 @@ fn a_doubt_counts_while_no_check_is_made() {
     );
     assert_eq!(doubt(&mut admission, "b", 61), is("b"));
     begin(&mut admission);
-    admission.found(finding(&Met::Refusal), s(62));
+    admission.found(finding(&Finding::Holds), s(62));
     assert_eq!(
         doubt(&mut admission, "c", 181),
         None,
@@ -77,8 +82,8 @@ fn a_doubt_counts_while_no_check_is_made() {
 #[test]
 fn a_proof_outlasts_a_missing_answer() {
     let mut admission = Check::new(s(60));
-    let unknown = finding(&Met::Nothing("timeout".into()));
-    admission.found(finding(&Met::Refusal), s(0));
+    let unknown = finding(&Finding::Unknown("timeout".into()));
+    admission.found(finding(&Finding::Holds), s(0));
     assert!(!admission.found(unknown.clone(), s(179)));
     assert_eq!(admission.holds(), Ok(()));
     assert!(admission.found(unknown.clone(), s(180)));
@@ -110,9 +115,9 @@ fn only_a_refusal_of_our_own_rule_counts() {
             message,
             ..Status::default()
         };
-        Err(Error::Api(status.boxed()))
+        Error::Api(status.boxed())
     };
-    let webhook = |answer| met(answer, is_our_webhook);
+    let webhook = |error| refusal(error, is_our_webhook);
     let denied = |by: &str, rule: &str| {
         let says = "denied the request:";
         status(
@@ -123,32 +128,30 @@ fn only_a_refusal_of_our_own_rule_counts() {
     let policy = |rule: &str| {
         let who = "ValidatingAdmissionPolicy 'p' with binding 'b'";
         let message = format!(r#"nodes "n" is forbidden: {who} denied request: {rule}: x"#);
-        met(status(403, &message), is_our_policy)
+        refusal(status(403, &message), is_our_policy)
     };
     let (ours, theirs) = ("shadows.brupop.bottlerocket.aws", "no-dry-runs.example.org");
     let down = "failed calling webhook: connection refused";
-    for (met, expected) in [
-        (webhook(denied(ours, "reconciler-check")), "Refusal"),
-        (webhook(denied(ours, "agent-own-fields")), "Else"),
-        (webhook(denied(theirs, "ask the platform team")), "Else"),
-        (webhook(Ok(())), "Nobody"),
-        (webhook(status(403, "User cannot patch resource")), "Else"),
-        (webhook(status(500, down)), "Else"),
-        (webhook(status(404, "not found")), "Nothing"),
-        (webhook(status(429, "too many requests")), "Nothing"),
-        (policy("reconciler-node-annotations"), "Refusal"),
+    for (found, expected) in [
+        (webhook(denied(ours, "reconciler-check")), "holds"),
+        (webhook(denied(ours, "agent-own-fields")), "fails"),
+        (webhook(denied(theirs, "ask the platform team")), "fails"),
+        (webhook(status(403, "User cannot patch resource")), "fails"),
+        (webhook(status(500, down)), "fails"),
+        (webhook(status(404, "not found")), "unknown"),
+        (webhook(status(429, "too many requests")), "unknown"),
+        (policy("reconciler-node-annotations"), "holds"),
         // Somebody's mutation has added a label to the dry run.
-        (policy("reconciler-node-labels"), "Refusal"),
-        (policy("reconciler-own-fields"), "Refusal"),
-        (policy("nodes-are-frozen"), "Else"),
+        (policy("reconciler-node-labels"), "holds"),
+        (policy("reconciler-own-fields"), "holds"),
+        (policy("nodes-are-frozen"), "fails"),
     ] {
-        let is = match met {
-            Met::Refusal => "Refusal",
-            Met::Nobody => "Nobody",
-            Met::Else(_) => "Else",
-            Met::Nothing(_) => "Nothing",
+        let is = match found {
+            Finding::Holds => "holds",
+            Finding::Fails(_) => "fails",
+            Finding::Unknown(_) => "unknown",
         };
-        assert_eq!(is, expected, "{met:?}");
+        assert_eq!(is, expected, "{found:?}");
     }
 }
 
@@ -161,9 +164,9 @@ async fn one_odd_object_says_nothing_of_the_rules() {
     );
     let (nobody, busy) = ((200, ""), (503, "busy"));
     for (answers, expected) in [
-        ([odd, refusal, nobody], Met::Refusal),
-        ([odd, nobody, refusal], Met::Nobody),
-        ([odd, busy, odd], Met::Else(odd.1.to_owned())),
+        ([odd, refusal, nobody], Finding::Holds),
+        ([odd, nobody, refusal], allowed()),
+        ([odd, busy, odd], Finding::Fails(odd.1.to_owned())),
     ] {
         let answers = Arc::new(Mutex::new(answers.into_iter()));
         let service = tower::service_fn(move |_: http::Request<Body>| {
@@ -192,21 +195,21 @@ fn other_nodes_are_tried_each_time() {
 
 #[test]
 fn bad_news_of_one_half_is_enough() {
-    let nothing = || Met::Nothing("timeout".into());
+    let nothing = || Finding::Unknown("timeout".into());
     for (webhook, policy, unknown) in [
         (nothing(), nothing(), true),
-        (Met::Refusal, nothing(), true),
-        (nothing(), Met::Refusal, true),
-        (Met::Nobody, nothing(), false),
-        (nothing(), Met::Nobody, false),
-        (Met::Refusal, Met::Nobody, false),
-        (Met::Refusal, Met::Refusal, false),
+        (Finding::Holds, nothing(), true),
+        (nothing(), Finding::Holds, true),
+        (allowed(), nothing(), false),
+        (nothing(), allowed(), false),
+        (Finding::Holds, allowed(), false),
+        (Finding::Holds, Finding::Holds, false),
     ] {
-        for met in [
-            [&webhook, &policy, &Met::Refusal],
-            [&webhook, &Met::Refusal, &policy],
+        for found in [
+            [&webhook, &policy, &Finding::Holds],
+            [&webhook, &Finding::Holds, &policy],
         ] {
-            let finding = admission(met);
+            let finding = admission(found);
             let is_unknown = matches!(finding, Finding::Unknown(_));
             assert_eq!(is_unknown, unknown, "{finding:?}");
         }
@@ -216,7 +219,7 @@ fn bad_news_of_one_half_is_enough() {
 #[test]
 fn a_ca_bundle_of_somebody_else_is_named() {
     let answer = "failed calling webhook \"w\": tls: failed to verify certificate: x509: certificate signed by unknown authority";
-    let says = |answer: &str| failure(finding(&Met::Else(answer.into())));
+    let says = |answer: &str| failure(finding(&Finding::Fails(answer.into())));
     let said = says(answer);
     assert!(
         said.contains("remove the annotation cert-manager.io/inject-ca-from"),
