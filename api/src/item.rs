@@ -102,7 +102,16 @@ fn identity(json: &str) -> ObjectMeta {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Shape {
-        metadata: Metadata,
+        metadata: Identity,
+    }
+
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Identity {
+        namespace: Option<String>,
+        name: Option<String>,
+        uid: Option<String>,
+        resource_version: Option<String>,
     }
 
     let Shape { metadata } = serde_json::from_str(json).unwrap_or_default();

@@ -1,11 +1,13 @@
-//! The metrics: gauges, computed at each scrape from the cluster and the last pass, counters and histograms.
+//! The metrics: gauges, computed from the cluster at each scrape and by the leader in each pass, counters and histograms.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use brupop_api::conditions::ConditionStatus;
 use brupop_api::crds::VERSION_MAX;
+use brupop_api::fleet::VersionRecord;
 use brupop_api::names::DEFAULT_POOL;
 use brupop_api::printable::printable;
 use brupop_api::{BottlerocketShadow, State};
@@ -16,6 +18,8 @@ use brupop_core::phases::{Ended, Phase, results, update_known_since};
 use brupop_core::rules::GateState;
 use brupop_runtime::metrics::{self, ProcessMetrics};
 use jiff::Timestamp;
+use prometheus_client::encoding::EncodeMetric;
+use prometheus_client::metrics::TypedMetric;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -56,7 +60,7 @@ brupop_oldest_waiting_update_seconds: Seconds for which the oldest update that d
 /// The most versions that get a series of their own, those of most hosts. Versions come from agents, and a fleet runs a
 /// handful.
 const MAX_VERSIONS: usize = 32;
-/// The most pools that get series of their own.
+/// The most pools that get series of their own in what counts nodes.
 const MAX_POOLS: usize = 50;
 /// The most reasons of failures with a series of their own. The words are ours, or those of an earlier release.
 const MAX_FAILURES: usize = 32;
@@ -64,14 +68,6 @@ const MAX_FAILURES: usize = 32;
 const MAX_GATES: usize = 128;
 /// The value of a label for all that have no series of their own.
 const OTHER: &str = "other";
-/// The kinds of objects that may be left alone because they cannot be read.
-const SKIPPED_KINDS: [&str; 5] = [
-    "BottlerocketPool",
-    "BottlerocketShadow",
-    "Node",
-    "Pod",
-    "PodDisruptionBudget",
-];
 /// Upper bounds of the buckets of updates and their phases, in seconds: a reboot takes a minute, a wave of updates weeks.
 const BUCKETS: [f64; 18] = [
     1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 14_400.0,
@@ -81,77 +77,61 @@ const BUCKETS: [f64; 18] = [
 /// The reconciler's metrics. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    writes: Family<[(&'static str, &'static str); 2], Counter>,
-    evictions: Family<Label, Counter>,
-    updates: Family<Label, Counter>,
-    removed: Counter,
-    without_workloads: Family<[(&'static str, String); 1], Counter>,
-    /// The first [`MAX_POOLS`] pools that this process sees have series of their own.
-    pools: Arc<Mutex<BTreeSet<String>>>,
+    counters: Arc<Mutex<Series>>,
+    /// The gauges of the last pass; `None` while this process does not lead.
+    last_pass: Arc<Mutex<Option<Series>>>,
     /// Durations of updates and of their phases.
     update_duration: Histogram,
-    phase_durations: Family<Label, Histogram, fn() -> Histogram>,
+    phase_durations: Family<Labels, Histogram, fn() -> Histogram>,
     /// Metrics that all programs have.
     pub process: ProcessMetrics,
-    /// `None` while this process does not lead.
-    last_pass: Arc<Mutex<Option<LastPass>>>,
 }
-
-/// One label of a fixed set of words.
-type Label = [(&'static str, &'static str); 1];
-
-type Labelled<const N: usize> = Family<[(&'static str, String); N], Gauge>;
 
 impl Default for Metrics {
     fn default() -> Self {
         let histogram = || Histogram::new(BUCKETS);
         Self {
-            writes: Family::default(),
-            evictions: Family::default(),
-            updates: Family::default(),
-            removed: Counter::default(),
-            without_workloads: Family::default(),
-            pools: Arc::new(Mutex::new([DEFAULT_POOL, OTHER].map(str::to_owned).into())),
+            counters: Arc::default(),
+            last_pass: Arc::default(),
             update_duration: histogram(),
             phase_durations: Family::new_with_constructor(histogram),
             process: ProcessMetrics::default(),
-            last_pass: Arc::default(),
         }
     }
 }
 
 impl Metrics {
+    fn count(&self, metric: &'static str, labels: &[(&'static str, &str)], number: u64) {
+        locked(&self.counters).add(metric, labels, number);
+    }
+
     /// Counts a request, by what it wrote and what came of it.
-    pub fn wrote(&self, object: &'static str, result: &'static str) {
-        let of = [("object", object), ("result", result)];
-        self.writes.get_or_create(&of).inc();
+    pub fn wrote(&self, object: &str, result: &str) {
+        self.count(
+            "brupop_writes",
+            &[("object", object), ("result", result)],
+            1,
+        );
     }
 
     /// Counts an eviction, by its answer.
-    pub fn evicted(&self, result: &'static str) {
-        self.evictions.get_or_create(&[("result", result)]).inc();
+    pub fn evicted(&self, result: &str) {
+        self.count("brupop_evictions", &[("result", result)], 1);
     }
 
     /// Counts what a write has ended.
     pub fn ended(&self, ended: &Ended) {
         match ended {
             Ended::Phase(phase, took) => {
-                let of_phase = self
-                    .phase_durations
-                    .get_or_create(&[("phase", phase.as_str())]);
-                of_phase.observe(took.as_secs_f64());
+                let phase = self.phase_durations.get_or_create(&of_phase(*phase));
+                phase.observe(took.as_secs_f64());
             }
-            Ended::Removed => drop(self.removed.inc()),
+            Ended::Removed => self.count("brupop_updated_nodes_removed", &[], 1),
             Ended::WithoutWorkloads(pool) => {
-                let is_told_apart = locked(&self.pools).contains(pool);
-                let pool = if is_told_apart { pool } else { OTHER };
-                let of = self
-                    .without_workloads
-                    .get_or_create_owned(&[("pool", label(pool))]);
-                of.inc();
+                self.count("brupop_updated_without_workloads", &[("pool", pool)], 1);
             }
             Ended::Update { result, took } => {
-                self.updates.get_or_create(&[("result", *result)]).inc();
+                self.count("brupop_updates", &[("result", result)], 1);
                 if let Some(took) = took {
                     self.update_duration.observe(took.as_secs_f64());
                 }
@@ -159,74 +139,57 @@ impl Metrics {
         }
     }
 
-    /// Keeps what the last pass knows; `None` if this process does not lead any more.
-    pub fn passed(&self, pass: Option<LastPass>) {
-        if let Some(pass) = &pass {
-            let mut pools = locked(&self.pools);
-            for pool in pass.pools() {
-                if pools.len() < MAX_POOLS && !pools.contains(pool) {
-                    pools.insert(pool.to_owned());
-                }
-            }
-        }
-        *locked(&self.last_pass) = pass;
+    /// Keeps the gauges of the last pass; `None` if this process does not lead any more.
+    pub fn passed(&self, gauges: Option<Series>) {
+        *locked(&self.last_pass) = gauges;
     }
 
     /// All metrics as text. Every replica counts hosts, because each watches all of them. Only the leader shows what
     /// was decided.
-    pub fn render(&self, cluster: Option<&Cluster>, watch_failures: u64, now: Timestamp) -> String {
+    pub fn render(&self, cluster: Option<&Cluster>, watch_failures: u64) -> String {
         let mut registry = Registry::default();
-        let pass = locked(&self.last_pass).clone();
-        put(&mut registry, "brupop_leader", gauge(pass.is_some()));
-        self.register_counters(&mut registry, watch_failures);
+        let (mut gauges, pass) = (Series::default(), locked(&self.last_pass));
+        gauges.set("brupop_leader", &[], pass.is_some());
         if let Some(cluster) = cluster {
-            register_hosts(&mut registry, cluster);
+            gauges.count_hosts(cluster);
         }
-        if let Some(pass) = pass {
-            pass.register(&mut registry, now);
+        for gauges in [&gauges].into_iter().chain(&*pass) {
+            gauges.register(&mut registry, |gauge: &Gauge, value| {
+                gauge.set(value);
+            });
         }
-        metrics::text(&registry)
-    }
-
-    /// A counter that is not there before its first event would hide that event from `increase`, so those of updates all are there, for each result, phase and pool.
-    fn register_counters(&self, registry: &mut Registry, watch_failures: u64) {
-        for result in results() {
-            drop(self.updates.get_or_create(&[("result", result)]));
-        }
+        let mut counters = locked(&self.counters);
+        counters.set("brupop_watch_failures", &[], watch_failures);
+        name_events(&mut counters, cluster);
+        counters.register(&mut registry, |counter: &Counter, value| {
+            counter.inc_by(value.unsigned_abs());
+        });
         for phase in Phase::ALL {
-            drop(
-                self.phase_durations
-                    .get_or_create(&[("phase", phase.as_str())]),
-            );
+            drop(self.phase_durations.get_or_create(&of_phase(phase)));
         }
-        let failures = Counter::<u64>::default();
-        failures.inc_by(watch_failures);
-        for pool in &*locked(&self.pools) {
-            drop(
-                self.without_workloads
-                    .get_or_create_owned(&[("pool", label(pool))]),
-            );
-        }
-        let without_workloads = self.without_workloads.clone();
+        let (updates, phases) = (self.update_duration.clone(), self.phase_durations.clone());
+        put_seconds(&mut registry, "brupop_update_duration", updates);
+        put_seconds(&mut registry, "brupop_update_phase_duration", phases);
         self.process
             .register(registry.sub_registry_with_prefix("brupop"));
-        put(registry, "brupop_writes", self.writes.clone());
-        put(registry, "brupop_evictions", self.evictions.clone());
-        put(registry, "brupop_watch_failures", failures);
-        put(registry, "brupop_updates", self.updates.clone());
-        put(
-            registry,
-            "brupop_updated_nodes_removed",
-            self.removed.clone(),
-        );
-        put(
-            registry,
-            "brupop_updated_without_workloads",
-            without_workloads,
-        );
-        let (updates, phases) = (self.update_duration.clone(), self.phase_durations.clone());
-        put_seconds(registry, "brupop_update_duration", updates);
-        put_seconds(registry, "brupop_update_phase_duration", phases);
+        metrics::text(&registry)
+    }
+}
+
+fn of_phase(phase: Phase) -> Labels {
+    vec![("phase", phase.as_str().to_owned())]
+}
+
+/// A counter that is not there before its first event would hide that event from `increase`, so those of updates all are there, for
+/// each result and pool.
+fn name_events(counters: &mut Series, cluster: Option<&Cluster>) {
+    for result in results() {
+        counters.add("brupop_updates", &[("result", result)], 0);
+    }
+    counters.add("brupop_updated_nodes_removed", &[], 0);
+    let pools = cluster.into_iter().flat_map(|cluster| cluster.pools.keys());
+    for pool in pools.map(String::as_str).chain([DEFAULT_POOL]) {
+        counters.add("brupop_updated_without_workloads", &[("pool", pool)], 0);
     }
 }
 
@@ -241,142 +204,134 @@ fn help(name: &str) -> &'static str {
         .map_or("", |(_, help)| help)
 }
 
-fn put(registry: &mut Registry, name: &str, metric: impl Metric) {
-    registry.register(name, help(name), metric);
-}
-
 fn put_seconds(registry: &mut Registry, name: &str, metric: impl Metric) {
     registry.register_with_unit(name, help(name), Unit::Seconds, metric);
 }
 
-fn gauge(value: impl TryInto<i64>) -> Gauge {
-    let gauge = Gauge::default();
-    gauge.set(value.try_into().unwrap_or(i64::MAX));
-    gauge
-}
+/// The labels of a series.
+type Labels = Vec<(&'static str, String)>;
 
-/// A gauge for each value of the label.
-fn gauges<V: Into<String>, N: TryInto<i64>>(
-    label: &'static str,
-    numbers: impl IntoIterator<Item = (V, N)>,
-) -> Labelled<1> {
-    let family = Labelled::default();
-    for (value, number) in numbers {
-        let of = family.get_or_create_owned(&[(label, value.into())]);
-        of.set(number.try_into().unwrap_or(i64::MAX));
-    }
-    family
-}
+/// The values of gauges, or of counters, by metric and labels.
+#[derive(Debug, Default)]
+pub struct Series(BTreeMap<&'static str, BTreeMap<Labels, i64>>);
 
-/// A gauge for each version and variant.
-fn of_releases<'a, N: TryInto<i64>>(
-    numbers: impl Iterator<Item = (&'a str, &'a str, N)>,
-) -> Labelled<2> {
-    let family = Labelled::default();
-    for (version, variant, number) in numbers {
-        let version = ("bottlerocket_version", label(version));
-        let of = family.get_or_create_owned(&[version, ("bottlerocket_variant", label(variant))]);
-        of.set(number.try_into().unwrap_or(i64::MAX));
-    }
-    family
-}
-
-/// Metrics of every replica: hosts, failures, the ledger, which itself limits how many slots and versions there are.
-fn register_hosts(registry: &mut Registry, cluster: &Cluster) {
-    let readable = || cluster.shadows().filter_map(|shadow| shadow.ok());
-    let reported = || readable().filter_map(|shadow| shadow.status.as_ref());
-    let in_state = |state| {
-        let all = reported().filter(|it| it.current_state == Some(state));
-        (state.as_str(), all.count())
-    };
-    let by_state = gauges("state", State::ALL.map(in_state));
-    put(registry, "brupop_hosts_state", by_state);
-    let versions = reported().filter_map(|status| status.current_version.as_deref());
-    let versions = gauges("bottlerocket_version", tally(versions, MAX_VERSIONS));
-    put(registry, "brupop_hosts_version", versions);
-    // A node that failed after it had reached the version has nothing to try again.
-    let reached = |shadow: &BottlerocketShadow| {
-        let status = shadow.status.as_ref();
-        let current = status.and_then(|status| status.current_version.as_ref());
-        current.is_some() && current == shadow.spec.version.as_ref()
-    };
-    let failed = readable().filter(|shadow| !reached(shadow));
-    let failures = failed.filter_map(|shadow| shadow.spec.last_failure.as_ref());
-    let failures = tally(failures.map(|failure| &*failure.reason), MAX_FAILURES);
-    put(registry, "brupop_nodes_failed", gauges("reason", failures));
-    let ledger = cluster.ledger();
-    let slots = ledger.map_or(0, |ledger| ledger.slots.len());
-    put(registry, "brupop_slots_in_use", gauge(slots));
-    let versions = ledger.into_iter().flat_map(|ledger| &ledger.versions);
-    let failures = versions.map(|it| (&*it.version, &*it.variant, it.failures.len()));
-    put(registry, "brupop_version_failures", of_releases(failures));
-}
-
-/// The facts of the leader's last pass.
-#[derive(Clone, Debug, Default)]
-pub struct LastPass {
-    pub at: Timestamp,
-    /// Number of nodes that may be updated at once.
-    pub limit: u64,
-    /// The nodes by what is said of them.
-    pub nodes: BTreeMap<NodeGroup, i64>,
-    /// By pool and reason, since when an update has been known that does not progress: of the oldest one, as it is written.
-    pub waiting: BTreeMap<(String, &'static str), String>,
-    /// Number of nodes that run Bottlerocket and are not opted in.
-    pub not_opted_in: u64,
-    /// Number of unreadable objects that are left alone, by kind.
-    pub skipped: BTreeMap<&'static str, i64>,
-    /// Seconds for which the oldest slot has been held; `None` if no slot is in use.
-    pub oldest_slot_seconds: Option<u64>,
-    /// Number of slots that are held for longer than they may be, by the reason of their nodes.
-    pub overdue: BTreeMap<&'static str, i64>,
-    /// Number of nodes that we have taken out of service and cannot put back, because the API server takes no change of the
-    /// Node or its shadow.
-    pub denied_out_of_service: i64,
-    /// The versions that are halted, and for which variant.
-    pub halted: Vec<(String, String)>,
-    /// Whether our admission rules were seen to be in force.
-    pub admission_enforced: bool,
-    /// States of the gates that matter now: pool, gate, state.
-    pub gates: Vec<(String, String, GateState)>,
-    /// Whether upstream's operator was found, or it is not known any more that it is not here.
-    pub other_operator: bool,
-}
-
-/// Nodes of which the same is said.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct NodeGroup {
-    /// Their pool; empty if two contend for them, or the fleet holds them.
-    pub pool: String,
-    /// The reason why their updates progress or wait.
-    pub reason: &'static str,
-    /// The version that their hosts run; empty if they have not reported.
-    pub version: String,
-}
-
-impl LastPass {
-    /// Counts an object of this kind that is left alone.
-    pub fn skip(&mut self, kind: &'static str) {
-        *self.skipped.entry(kind).or_default() += 1;
+impl Series {
+    /// Returns the value of this series, which is 0 at first.
+    fn series(&mut self, metric: &'static str, labels: &[(&'static str, &str)]) -> &mut i64 {
+        debug_assert!(!help(metric).is_empty(), "{metric} is not described");
+        let labels = labels.iter().map(|(name, value)| (*name, label(value)));
+        let metric = self.0.entry(metric).or_default();
+        metric.entry(labels.collect()).or_default()
     }
 
-    /// Counts the nodes, and what holds their updates, such as halts of versions. There may be thousands of nodes, so nothing
-    /// is copied before it is counted.
-    pub fn count<'a>(
+    /// Sets a series.
+    pub fn set(
+        &mut self,
+        metric: &'static str,
+        labels: &[(&'static str, &str)],
+        value: impl TryInto<i64>,
+    ) {
+        *self.series(metric, labels) = value.try_into().unwrap_or(i64::MAX);
+    }
+
+    /// Adds to a series.
+    pub fn add(
+        &mut self,
+        metric: &'static str,
+        labels: &[(&'static str, &str)],
+        value: impl TryInto<i64>,
+    ) {
+        let series = self.series(metric, labels);
+        *series = series.saturating_add(value.try_into().unwrap_or(i64::MAX));
+    }
+
+    /// Adds the metrics to the registry; `set` gives each of their series its value.
+    fn register<M>(&self, registry: &mut Registry, set: fn(&M, i64))
+    where
+        M: EncodeMetric + TypedMetric + Clone + Debug + Default + Send + Sync + 'static,
+    {
+        for (metric, series) in &self.0 {
+            let family = Family::<Labels, M>::default();
+            for (labels, value) in series {
+                set(&family.get_or_create(labels), *value);
+            }
+            match family.get(&vec![]) {
+                Some(alone) => registry.register(*metric, help(metric), alone.clone()),
+                None => registry.register(*metric, help(metric), family.clone()),
+            }
+        }
+    }
+
+    /// Counts hosts, failures, and the ledger, which itself limits how many slots and versions there are.
+    fn count_hosts(&mut self, cluster: &Cluster) {
+        let readable = || cluster.shadows().filter_map(|shadow| shadow.ok());
+        let reported = || readable().filter_map(|shadow| shadow.status.as_ref());
+        for state in State::ALL {
+            let of = reported().filter(|it| it.current_state == Some(state));
+            self.set(
+                "brupop_hosts_state",
+                &[("state", state.as_str())],
+                of.count(),
+            );
+        }
+        let versions = reported().filter_map(|status| status.current_version.as_deref());
+        self.tally(
+            "brupop_hosts_version",
+            "bottlerocket_version",
+            versions,
+            MAX_VERSIONS,
+        );
+        // A node that failed after it had reached the version has nothing to try again.
+        let reached = |shadow: &BottlerocketShadow| {
+            let status = shadow.status.as_ref();
+            let current = status.and_then(|status| status.current_version.as_ref());
+            current.is_some() && current == shadow.spec.version.as_ref()
+        };
+        let failed = readable().filter(|shadow| !reached(shadow));
+        let failures = failed.filter_map(|shadow| shadow.spec.last_failure.as_ref());
+        let reasons = failures.map(|failure| &*failure.reason);
+        self.tally("brupop_nodes_failed", "reason", reasons, MAX_FAILURES);
+        let ledger = cluster.ledger();
+        let slots = ledger.map_or(0, |ledger| ledger.slots.len());
+        self.set("brupop_slots_in_use", &[], slots);
+        for record in ledger.into_iter().flat_map(|ledger| &ledger.versions) {
+            let of = of_release(&record.version, &record.variant);
+            self.set("brupop_version_failures", &of, record.failures.len());
+        }
+    }
+
+    /// Counts these names, as values of this label. The `most` frequent ones are told apart.
+    fn tally<'n>(
+        &mut self,
+        metric: &'static str,
+        label: &'static str,
+        names: impl Iterator<Item = &'n str>,
+        most: usize,
+    ) {
+        let names: Vec<_> = names.map(|name| (name, 1)).collect();
+        let told_apart = most_frequent(names.iter().copied(), most);
+        for (name, count) in names {
+            self.add(metric, &[(label, among(&told_apart, name))], count);
+        }
+    }
+
+    /// Counts nodes, by what was decided, and slots. There may be thousands of nodes, so nothing is copied before it is counted.
+    pub fn count_nodes<'a>(
         &mut self,
         cluster: &'a Cluster,
         fleet: &FleetFacts<'a>,
         nodes: impl Iterator<Item = (&'a NodeView<'a>, &'a Reason<'a>)>,
+        now: Timestamp,
     ) {
-        let mut counts = BTreeMap::<(&str, &'static str, &str), i64>::new();
-        let mut waiting = BTreeMap::<(&str, &'static str), &str>::new();
+        let mut counts = BTreeMap::<(&str, &str, &str), i64>::new();
+        let mut waiting = BTreeMap::<(&str, &str), &str>::new();
+        let (mut oldest_slot, mut denied) = (0, 0);
         for (view, reason) in nodes {
             let pool = fleet.pool_of(view).map_or("", |pool| pool.name);
             let word = reason.as_str();
             let version = view.shadow.and_then(|shadow| shadow.status.current_version);
-            *counts
-                .entry((pool, word, version.unwrap_or_default()))
-                .or_default() += 1;
+            let of = (pool, word, version.unwrap_or_default());
+            *counts.entry(of).or_default() += 1;
             let has_update = view.shadow.is_some_and(|shadow| shadow.update().is_some());
             if has_update
                 && reason.status() != ConditionStatus::True
@@ -387,125 +342,73 @@ impl LastPass {
                 let oldest = waiting.entry((pool, word)).or_insert(since);
                 *oldest = since.min(*oldest);
             }
-            self.oldest_slot_seconds = self.oldest_slot_seconds.max(view.time.slot_seconds);
-            if matches!(reason, Reason::NodeChangesDenied(_)) && view.marked() {
-                self.denied_out_of_service += 1;
-            }
+            oldest_slot = oldest_slot.max(view.time.slot_seconds.unwrap_or(0));
+            denied += u64::from(matches!(reason, Reason::NodeChangesDenied(_)) && view.marked());
             if view.time.slot_overdue {
-                *self.overdue.entry(word).or_default() += 1;
+                self.add("brupop_slots_overdue", &[("reason", word)], 1);
             }
         }
-        for ((pool, reason, version), nodes) in counts {
-            let (pool, version) = (pool.to_owned(), version.to_owned());
-            let group = NodeGroup {
-                pool,
-                reason,
-                version,
-            };
-            self.nodes.insert(group, nodes);
+        self.set("brupop_oldest_slot_seconds", &[], oldest_slot);
+        self.set("brupop_denied_nodes_out_of_service", &[], denied);
+        for word in Reason::WORDS {
+            self.set("brupop_nodes_reason", &[("reason", word)], 0);
         }
-        for ((pool, reason), since) in waiting {
-            self.waiting
-                .insert((pool.to_owned(), reason), since.to_owned());
-        }
-    }
-
-    /// The pools of its nodes, sorted.
-    fn pools(&self) -> impl Iterator<Item = &str> {
-        self.nodes.keys().map(|group| group.pool.as_str())
-    }
-
-    /// The series of this pass, as they are now.
-    fn register(&self, registry: &mut Registry, now: Timestamp) {
-        self.register_nodes(registry, now);
-        let skipped = |kind| (kind, self.skipped.get(kind).copied().unwrap_or(0));
-        let skipped = gauges("kind", SKIPPED_KINDS.map(skipped));
-        let halted = self.halted.iter();
-        let halted = halted.map(|(version, variant)| (&**version, &**variant, 1));
-        put(
-            registry,
-            "brupop_slots_overdue",
-            gauges("reason", self.overdue.clone()),
-        );
-        put(registry, "brupop_gate_state", self.gates());
-        put(registry, "brupop_skipped_objects", skipped);
-        put(registry, "brupop_version_halted", of_releases(halted));
-        let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-        let halted = u64::try_from(self.halted.len()).unwrap_or(u64::MAX);
-        for (name, value) in [
-            (
-                "brupop_denied_nodes_out_of_service",
-                self.denied_out_of_service,
-            ),
-            (
-                "brupop_oldest_slot_seconds",
-                number(self.oldest_slot_seconds.unwrap_or(0)),
-            ),
-            ("brupop_slots_limit", number(self.limit)),
-            ("brupop_nodes_not_opted_in", number(self.not_opted_in)),
-            ("brupop_halted_versions", number(halted)),
-            ("brupop_admission_enforced", self.admission_enforced.into()),
-            ("brupop_other_operator", self.other_operator.into()),
-            ("brupop_last_pass_timestamp_seconds", self.at.as_second()),
-        ] {
-            put(registry, name, gauge(value));
-        }
-    }
-
-    fn register_nodes(&self, registry: &mut Registry, now: Timestamp) {
-        let mut pools: BTreeSet<&str> = self.pools().collect();
-        pools = pools
+        let pools: BTreeSet<&str> = counts.keys().map(|(pool, ..)| *pool).collect();
+        let pools = pools
             .into_iter()
             .take(MAX_POOLS)
             .chain([DEFAULT_POOL])
             .collect();
-        let versions = self
-            .nodes
+        let versions = counts
             .iter()
-            .map(|(group, nodes)| (&*group.version, *nodes));
+            .map(|((.., version), nodes)| (*version, *nodes));
         let versions = most_frequent(versions, MAX_VERSIONS);
-        let nodes = Labelled::<3>::default();
-        let words = Reason::WORDS.iter().map(|word| (*word, 0));
-        let mut reasons: BTreeMap<&str, i64> = words.collect();
-        for (group, number) in &self.nodes {
-            let of = nodes.get_or_create_owned(&[
-                ("pool", label_among(&pools, &group.pool)),
-                ("reason", group.reason.to_owned()),
-                (
-                    "bottlerocket_version",
-                    label_among(&versions, &group.version),
-                ),
-            ]);
-            of.inc_by(*number);
-            *reasons.entry(group.reason).or_default() += number;
+        for ((pool, reason, version), nodes) in counts {
+            let (pool, version) = (among(&pools, pool), among(&versions, version));
+            let reason = ("reason", reason);
+            let of = [("pool", pool), reason, ("bottlerocket_version", version)];
+            self.add("brupop_nodes_reason", &[reason], nodes);
+            self.add("brupop_nodes", &of, nodes);
         }
-        put(registry, "brupop_nodes_reason", gauges("reason", reasons));
-        put(registry, "brupop_nodes", nodes);
-        let waiting = Labelled::default();
-        for ((pool, reason), since) in &self.waiting {
+        for ((pool, reason), since) in waiting {
             if let Ok(since) = since.parse::<Timestamp>() {
-                let pool = ("pool", label_among(&pools, pool));
-                let of = [pool, ("reason", (*reason).to_owned())];
-                let oldest = waiting.get_or_create_owned(&of);
-                oldest.set(oldest.get().max(now.duration_since(since).as_secs()));
+                let of = [("pool", among(&pools, pool)), ("reason", reason)];
+                let oldest = self.series("brupop_oldest_waiting_update_seconds", &of);
+                *oldest = now.duration_since(since).as_secs().max(*oldest);
             }
         }
-        put(registry, "brupop_oldest_waiting_update_seconds", waiting);
     }
 
-    /// A series for each state that each of these gates could have.
-    fn gates(&self) -> Labelled<3> {
-        let family = Labelled::default();
-        for (pool, gate, is) in self.gates.iter().take(MAX_GATES) {
+    /// Sets a series for each state that each of these gates, by pool and name, could have.
+    pub fn tell_gates<'g>(&mut self, gates: impl Iterator<Item = (&'g str, &'g str, GateState)>) {
+        for (pool, gate, is) in gates.take(MAX_GATES) {
             for state in GateState::ALL {
-                let state = state.as_str();
-                let (pool, gate) = (("pool", label(pool)), ("gate", label(gate)));
-                let of = family.get_or_create_owned(&[pool, gate, ("state", state.to_owned())]);
-                of.set((state == is.as_str()).into());
+                let of = [("pool", pool), ("gate", gate), ("state", state.as_str())];
+                self.set("brupop_gate_state", &of, state.as_str() == is.as_str());
             }
         }
-        family
     }
+
+    /// Tells which versions are halted, and for which variant.
+    pub fn tell_halts(&mut self, halts: &[&VersionRecord]) {
+        self.set("brupop_halted_versions", &[], halts.len());
+        for halt in halts {
+            let of = of_release(&halt.version, &halt.variant);
+            self.set("brupop_version_halted", &of, 1);
+        }
+    }
+
+    /// Counts objects of this kind that are left alone.
+    pub fn skip(&mut self, kind: &'static str, count: usize) {
+        self.add("brupop_skipped_objects", &[("kind", kind)], count);
+    }
+}
+
+fn of_release<'a>(version: &'a str, variant: &'a str) -> [(&'static str, &'a str); 2] {
+    [
+        ("bottlerocket_version", version),
+        ("bottlerocket_variant", variant),
+    ]
 }
 
 /// The value of a label. A version is no longer than this, nor is a word that says why. Agents, kubelets and people choose
@@ -514,12 +417,12 @@ fn label(text: &str) -> String {
     printable(text, VERSION_MAX).into_owned()
 }
 
-/// The value of a label, if this name is among those that are told apart; else [`OTHER`].
-fn label_among(told_apart: &BTreeSet<&str>, name: &str) -> String {
+/// This name, if it is among those that are told apart; else [`OTHER`].
+fn among<'n>(told_apart: &BTreeSet<&str>, name: &'n str) -> &'n str {
     if told_apart.contains(name) {
-        label(name)
+        name
     } else {
-        OTHER.to_owned()
+        OTHER
     }
 }
 
@@ -536,17 +439,6 @@ fn most_frequent<'n>(
     counts.sort_by_key(|(_, count)| Reverse(*count));
     let names = counts.into_iter().map(|(name, _)| name);
     names.take(most).collect()
-}
-
-/// Counts by name, as the value of a label. The `most` frequent names are told apart.
-fn tally<'n>(names: impl Iterator<Item = &'n str>, most: usize) -> BTreeMap<String, i64> {
-    let names: Vec<_> = names.map(|name| (name, 1)).collect();
-    let told_apart = most_frequent(names.iter().copied(), most);
-    let mut labels = BTreeMap::new();
-    for (name, count) in names {
-        *labels.entry(label_among(&told_apart, name)).or_default() += count;
-    }
-    labels
 }
 
 #[cfg(test)]

@@ -91,7 +91,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
             let is_synced = watches.unsynced().is_empty();
             let cluster = is_synced.then(|| watches.cluster().ok()).flatten();
             let failures = watches.failures.load(Ordering::Relaxed);
-            metrics.render(cluster.as_deref(), failures, Timestamp::now())
+            metrics.render(cluster.as_deref(), failures)
         }
     };
     let scrapers = Authorizer::new(

@@ -29,7 +29,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::cli::Settings;
 use crate::lease::{Elected, leads_now, next_while_leading};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Series};
 use crate::watches::Watches;
 use answers::Requests;
 use checks::Check;
@@ -259,6 +259,8 @@ pub(crate) struct Pass<'p> {
     pub(crate) observed: &'p Observed<'p>,
     pub(crate) now: Timestamp,
     pub(crate) wake: Wake,
+    /// What the pass tells in metrics.
+    pub(crate) gauges: Series,
 }
 
 /// When the loop has to look again: the earliest instant that was asked for. Instants are durations since the loop's epoch.

@@ -1,11 +1,11 @@
 use kube::Resource as _;
-use std::collections::BTreeMap;
 
 use super::*;
 use brupop_api::printable::is_printable;
 use brupop_api::{BottlerocketShadow, Item};
 use brupop_core::decide::Reason;
-use brupop_core::facts::{FleetFacts, NodeView};
+use brupop_core::facts::{FleetFacts, NodeView, PoolFacts};
+use brupop_core::pool::Owner;
 use brupop_core::rules::GateState;
 use jiff::SignedDuration;
 use serde_json::json;
@@ -14,7 +14,7 @@ const NOW: &str = "2026-11-21T04:00:00Z";
 
 /// Returns what is told now.
 fn told(metrics: &Metrics, cluster: &Cluster, watch_failures: u64) -> String {
-    metrics.render(Some(cluster), watch_failures, NOW.parse().unwrap())
+    metrics.render(Some(cluster), watch_failures)
 }
 
 #[track_caller]
@@ -24,14 +24,6 @@ fn has_lines(text: &str, lines: &[&str]) {
             text.lines().any(|found| found == *line),
             "{line} is not in\n{text}"
         );
-    }
-}
-
-fn group(pool: &str, reason: &'static str, version: &str) -> NodeGroup {
-    NodeGroup {
-        pool: pool.to_owned(),
-        reason,
-        version: version.to_owned(),
     }
 }
 
@@ -68,28 +60,17 @@ fn hosts_are_counted_as_upstreams_users_know_it() {
     ];
     let cluster = cluster(hosts.map(|(state, version)| (state, version.to_owned())));
     let metrics = Metrics::default();
-    metrics.passed(Some(LastPass {
-        limit: 3,
-        at: "2026-11-21T03:59:50Z".parse().unwrap(),
-        nodes: BTreeMap::from([
-            (group("web", "NoUpdate", "1.0.0"), 1),
-            (group("", "NoUpdate", ""), 1),
-        ]),
-        waiting: BTreeMap::new(),
-        not_opted_in: 2,
-        skipped: BTreeMap::from([("Pod", 1)]),
-        halted: vec![("1.1.0".to_owned(), "aws".to_owned())],
-        oldest_slot_seconds: Some(90),
-        overdue: BTreeMap::from([("Monitoring", 1)]),
-        denied_out_of_service: 1,
-        admission_enforced: true,
-        other_operator: true,
-        gates: vec![(
-            "web".to_owned(),
-            "no-critical".to_owned(),
-            GateState::Closed,
-        )],
-    }));
+    let mut gauges = Series::default();
+    let halted = VersionRecord {
+        version: "1.1.0".to_owned(),
+        variant: "aws".to_owned(),
+        ..VersionRecord::default()
+    };
+    gauges.tell_halts(&[&halted]);
+    gauges.tell_gates([("web", "no-critical", GateState::Closed)].into_iter());
+    gauges.set("brupop_slots_limit", &[], 3);
+    gauges.skip("Pod", 1);
+    metrics.passed(Some(gauges));
     metrics.wrote("ledger", "written");
     let text = told(&metrics, &cluster, 5);
     let lines = [
@@ -98,26 +79,14 @@ fn hosts_are_counted_as_upstreams_users_know_it() {
         r#"brupop_hosts_state{state="MonitoringUpdate"} 1"#,
         r#"brupop_hosts_state{state="ErrorReset"} 0"#,
         r#"brupop_hosts_version{bottlerocket_version="1.1.0"} 2"#,
-        r#"brupop_nodes_reason{reason="NoUpdate"} 2"#,
-        r#"brupop_nodes_reason{reason="Draining"} 0"#,
         r#"brupop_gate_state{pool="web",gate="no-critical",state="Closed"} 1"#,
         r#"brupop_gate_state{pool="web",gate="no-critical",state="Open"} 0"#,
         r#"brupop_gate_state{pool="web",gate="no-critical",state="Unknown"} 0"#,
         "brupop_slots_in_use 0",
         "brupop_slots_limit 3",
-        "brupop_nodes_not_opted_in 2",
         r#"brupop_skipped_objects{kind="Pod"} 1"#,
-        r#"brupop_skipped_objects{kind="Node"} 0"#,
         "brupop_halted_versions 1",
         r#"brupop_version_halted{bottlerocket_version="1.1.0",bottlerocket_variant="aws"} 1"#,
-        r#"brupop_nodes{pool="web",reason="NoUpdate",bottlerocket_version="1.0.0"} 1"#,
-        r#"brupop_nodes{pool="",reason="NoUpdate",bottlerocket_version=""} 1"#,
-        "brupop_last_pass_timestamp_seconds 1795233590",
-        "brupop_oldest_slot_seconds 90",
-        r#"brupop_slots_overdue{reason="Monitoring"} 1"#,
-        "brupop_denied_nodes_out_of_service 1",
-        "brupop_admission_enforced 1",
-        "brupop_other_operator 1",
         "brupop_watch_failures_total 5",
         r#"brupop_writes_total{object="ledger",result="written"} 1"#,
     ];
@@ -162,7 +131,7 @@ fn failures_are_counted_by_node_and_by_version() {
 #[test]
 fn without_the_lead_only_hosts_are_counted() {
     let metrics = Metrics::default();
-    metrics.passed(Some(LastPass::default()));
+    metrics.passed(Some(Series::default()));
     metrics.passed(None);
     let text = told(&metrics, &cluster([("Idle", "1.0.0".to_owned())]), 0);
     assert!(
@@ -178,7 +147,7 @@ fn without_the_lead_only_hosts_are_counted() {
 #[test]
 fn versions_do_not_grow_without_bound() {
     let metrics = Metrics::default();
-    metrics.passed(Some(LastPass::default()));
+    metrics.passed(Some(Series::default()));
     let made_up = (0..100).map(|n| ("Idle", format!("1.0.{n}")));
     let fleet = (0..3).flat_map(|n| [("Idle", format!("9.0.{n}")), ("Idle", format!("9.0.{n}"))]);
     let text = told(&metrics, &cluster(made_up.chain(fleet)), 0);
@@ -224,7 +193,7 @@ fn labels_are_printable_whatever_agents_say() {
 #[test]
 fn updates_are_told_before_the_first_one() {
     let metrics = Metrics::default();
-    let text = metrics.render(None, 0, NOW.parse().unwrap());
+    let text = metrics.render(None, 0);
     let lines = [
         r#"brupop_updates_total{result="Updated"} 0"#,
         r#"brupop_updates_total{result="FellBack"} 0"#,
@@ -248,7 +217,7 @@ fn updates_are_told_before_the_first_one() {
     ] {
         metrics.ended(&ended);
     }
-    let text = metrics.render(None, 0, NOW.parse().unwrap());
+    let text = metrics.render(None, 0);
     let lines = [
         r#"brupop_updates_total{result="Updated"} 1"#,
         r#"brupop_updates_total{result="FellBack"} 1"#,
@@ -263,35 +232,71 @@ fn updates_are_told_before_the_first_one() {
     has_lines(&text, &lines);
 }
 
+/// Shadows whose hosts have known of an update since these times.
+fn behind(names: impl IntoIterator<Item = (String, String)>) -> Cluster {
+    let mut cluster = Cluster::default();
+    for (name, since) in names {
+        let known = json!({"type": "UpdateAvailable", "status": "True", "reason": "TargetDiffers", "message": "m",
+            "lastTransitionTime": since});
+        let waits = json!({"type": "Progressing", "status": "False", "reason": "LimitReached", "message": "m",
+            "lastTransitionTime": NOW});
+        let behind = shadow(
+            json!({"metadata": {"name": name, "uid": name, "generation": 1}, "status": {
+            "current_version": "1.19.4", "target_version": "1.20.0", "conditions": [waits, known]}}),
+        );
+        cluster.record(&name).shadow = Some(behind);
+    }
+    cluster
+}
+
+fn views(cluster: &Cluster) -> Vec<NodeView<'_>> {
+    let views = cluster.records.keys().map(|name| NodeView {
+        shadow: cluster
+            .shadow(name)
+            .and_then(brupop_api::facts::ShadowFacts::of),
+        ..NodeView::nothing(name)
+    });
+    views.collect()
+}
+
 #[test]
 fn pools_do_not_grow_without_bound() {
-    let pools = (0..60).map(|number| format!("pool-{number:02}"));
-    // The later the pool by its name, the longer its update has been known.
-    let waiting = (0..60).map(|number| {
-        let since = format!("2026-11-21T03:{:02}:00Z", 59 - number);
-        ((format!("pool-{number:02}"), "OutsideWindow"), since)
+    let names: Vec<_> = (0..60).map(|number| format!("pool-{number:02}")).collect();
+    let pools = names.iter().map(|name| PoolFacts {
+        name,
+        ..PoolFacts::DEFAULT
     });
-    let nodes = pools.map(|pool| (group(&pool, "OutsideWindow", "1.0.0"), 1));
-    let pass = LastPass {
-        nodes: nodes.collect(),
-        waiting: waiting.collect(),
-        ..LastPass::default()
+    let pools: Vec<_> = pools.collect();
+    let fleet = FleetFacts {
+        pools: &pools,
+        ..FleetFacts::EXAMPLE
     };
+    // The later the pool by its name, the longer its update has been known.
+    let known = (0..60).map(|number| format!("2026-11-21T03:{:02}:00Z", 59 - number));
+    let cluster = behind(names.iter().cloned().zip(known));
+    let mut views = views(&cluster);
+    for (index, view) in views.iter_mut().enumerate() {
+        view.owner = Owner::Pool(index);
+    }
+    let reason = Reason::LimitReached;
+    let nodes = views.iter().map(|view| (view, &reason));
+    let mut gauges = Series::default();
+    gauges.count_nodes(&cluster, &fleet, nodes, NOW.parse().unwrap());
     let metrics = Metrics::default();
-    metrics.passed(Some(pass));
+    metrics.passed(Some(gauges));
     let text = told(&metrics, &Cluster::default(), 0);
     let lines = [
-        r#"brupop_nodes{pool="pool-49",reason="OutsideWindow",bottlerocket_version="1.0.0"} 1"#,
-        r#"brupop_nodes{pool="other",reason="OutsideWindow",bottlerocket_version="1.0.0"} 10"#,
-        r#"brupop_nodes_reason{reason="OutsideWindow"} 60"#,
-        r#"brupop_oldest_waiting_update_seconds{pool="pool-00",reason="OutsideWindow"} 60"#,
-        r#"brupop_oldest_waiting_update_seconds{pool="other",reason="OutsideWindow"} 3600"#,
+        r#"brupop_nodes{pool="pool-49",reason="LimitReached",bottlerocket_version="1.19.4"} 1"#,
+        r#"brupop_nodes{pool="other",reason="LimitReached",bottlerocket_version="1.19.4"} 10"#,
+        r#"brupop_nodes_reason{reason="LimitReached"} 60"#,
+        r#"brupop_oldest_waiting_update_seconds{pool="pool-00",reason="LimitReached"} 60"#,
+        r#"brupop_oldest_waiting_update_seconds{pool="other",reason="LimitReached"} 3600"#,
     ];
     has_lines(&text, &lines);
     for metric in ["\nbrupop_nodes{", "\nbrupop_oldest_waiting_update_seconds{"] {
         assert_eq!(text.matches(metric).count(), 51, "{text}");
     }
-    metrics.passed(Some(LastPass::default()));
+    metrics.passed(Some(Series::default()));
     let text = told(&metrics, &Cluster::default(), 0);
     assert!(
         !text.contains("pool-49"),
@@ -301,52 +306,35 @@ fn pools_do_not_grow_without_bound() {
 
 #[test]
 fn a_pass_counts_who_waits_and_since_when() {
-    let mut cluster = Cluster::default();
-    for (name, minute) in [("brs-a", 10), ("brs-b", 5), ("brs-c", 20), ("brs-d", 1)] {
-        // Its host has known of an update since this minute.
-        let known = json!({"type": "UpdateAvailable", "status": "True", "reason": "TargetDiffers", "message": "m",
-            "lastTransitionTime": format!("2026-11-21T03:{minute:02}:00Z")});
-        let waits = json!({"type": "Progressing", "status": "False", "reason": "LimitReached", "message": "m",
-            "lastTransitionTime": NOW});
-        let behind = shadow(
-            json!({"metadata": {"name": name, "uid": name, "generation": 1}, "status": {
-            "current_version": "1.19.4", "target_version": "1.20.0", "conditions": [waits, known]}}),
-        );
-        cluster.record(name).shadow = Some(behind);
-    }
-    // It has no shadow, and is no view.
-    cluster.record("brs-bb");
-    let view = |name| {
-        let shadow = cluster
-            .shadow(name)
-            .and_then(brupop_api::facts::ShadowFacts::of);
-        NodeView {
-            shadow,
-            ..NodeView::nothing(name)
-        }
-    };
-    let views = ["brs-a", "brs-b", "brs-c", "brs-d"].map(view);
+    let known = [("brs-a", 10), ("brs-b", 5), ("brs-c", 20), ("brs-d", 1)];
+    let known = known.map(|(name, minute)| (name.into(), format!("2026-11-21T03:{minute:02}:00Z")));
+    let cluster = behind(known);
+    let mut views = views(&cluster);
+    (views[3].time.slot_overdue, views[3].time.slot_seconds) = (true, Some(90));
     let reasons = [
         Reason::LimitReached,
         Reason::LimitReached,
         Reason::NodePaused,
         Reason::Rebooting,
     ];
-    let mut pass = LastPass::default();
-    pass.count(&cluster, &FleetFacts::EXAMPLE, views.iter().zip(&reasons));
-    let of_default = |reason| group("default", reason, "1.19.4");
-    let counts = [("LimitReached", 2), ("NodePaused", 1), ("Rebooting", 1)];
-    assert_eq!(
-        pass.nodes,
-        counts
-            .map(|(reason, nodes)| (of_default(reason), nodes))
-            .into()
-    );
-    // A moving node does not wait, however long its update has been known.
-    let since = [
-        ("LimitReached", "2026-11-21T03:05:00Z"),
-        ("NodePaused", "2026-11-21T03:20:00Z"),
+    let (mut gauges, nodes) = (Series::default(), views.iter().zip(&reasons));
+    gauges.count_nodes(&cluster, &FleetFacts::EXAMPLE, nodes, NOW.parse().unwrap());
+    let metrics = Metrics::default();
+    metrics.passed(Some(gauges));
+    let text = told(&metrics, &cluster, 0);
+    let lines = [
+        r#"brupop_nodes{pool="default",reason="LimitReached",bottlerocket_version="1.19.4"} 2"#,
+        r#"brupop_nodes{pool="default",reason="Rebooting",bottlerocket_version="1.19.4"} 1"#,
+        r#"brupop_nodes_reason{reason="NodePaused"} 1"#,
+        r#"brupop_nodes_reason{reason="Draining"} 0"#,
+        r#"brupop_oldest_waiting_update_seconds{pool="default",reason="LimitReached"} 3300"#,
+        r#"brupop_oldest_waiting_update_seconds{pool="default",reason="NodePaused"} 2400"#,
+        r#"brupop_slots_overdue{reason="Rebooting"} 1"#,
+        "brupop_oldest_slot_seconds 90",
+        "brupop_denied_nodes_out_of_service 0",
     ];
-    let since = since.map(|(reason, since)| (("default".to_owned(), reason), since.to_owned()));
-    assert_eq!(pass.waiting, since.into());
+    has_lines(&text, &lines);
+    // A moving node does not wait, however long its update has been known.
+    let waits = "\nbrupop_oldest_waiting_update_seconds{";
+    assert_eq!(text.matches(waits).count(), 2, "{text}");
 }

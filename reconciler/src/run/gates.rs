@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use brupop_api::printable::printable;
 use brupop_core::gates::{ANSWER_MAX, GateAnswer, Gates, TOO_LONG, matter, read_answer, refusal};
-use brupop_core::rules::{GateQuery, GateState, PoolGate};
+use brupop_core::rules::{GateQuery, GateState};
 use brupop_core::status::NoAnswer;
 use brupop_runtime::errors::describe;
 use brupop_runtime::{FailureLog, client};
@@ -115,8 +115,8 @@ impl GateAnswers {
 }
 
 impl Reconciler {
-    /// Asks what is due for the gates. Returns how those are that matter now.
-    pub(crate) fn ask(&mut self, pass: &mut Pass<'_>) -> Vec<(String, String, GateState)> {
+    /// Asks what is due for the gates, and tells how those are that matter now.
+    pub(crate) fn ask(&mut self, pass: &mut Pass<'_>) {
         let now = self.now();
         let matter = matter(&pass.observed.fleet, &pass.observed.views);
         let queries: BTreeSet<&GateQuery> = pass
@@ -139,14 +139,11 @@ impl Reconciler {
                 this.leading.gates.answered(&query, &answer, now);
             });
         }
-        let state = |(pool, gate): (&str, &PoolGate)| {
-            (
-                pool.to_owned(),
-                gate.name.clone(),
-                self.leading.gates.state(&gate.query, now),
-            )
-        };
-        pass.cluster.gates_of(&matter).map(state).collect()
+        let gates = pass.cluster.gates_of(&matter).map(|(pool, gate)| {
+            let state = self.leading.gates.state(&gate.query, now);
+            (pool, &*gate.name, state)
+        });
+        pass.gauges.tell_gates(gates);
     }
 }
 

@@ -1,9 +1,9 @@
 //! One pass: observe, decide for each node, send what may be sent now.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brupop_api::fleet::VersionRecord;
 use brupop_api::{Object, names};
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, Allocation, Decision, Decisions, Reason, Step};
@@ -15,7 +15,7 @@ use brupop_core::phases;
 use brupop_core::status::{EventText, halts};
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 
-use crate::metrics::LastPass;
+use crate::metrics::Series;
 use crate::pods::LOOK_AGAIN;
 use crate::run::checks;
 use crate::run::drainer::Moment;
@@ -29,12 +29,10 @@ impl Reconciler {
             if this.ensure_term(pass) && this.knows_right_to_force(pass) {
                 this.read_again(pass);
                 this.check(pass);
-                let gates = this.ask(pass);
-                let last_pass = LastPass {
-                    gates,
-                    ..this.decide(pass)
-                };
-                this.metrics.passed(Some(last_pass));
+                this.ask(pass);
+                this.decide(pass);
+                let gauges = std::mem::take(&mut pass.gauges);
+                this.metrics.passed(Some(gauges));
                 this.opt_in(pass);
             }
             pass.wake.0
@@ -94,6 +92,7 @@ impl Reconciler {
             observed: &observed,
             now: time,
             wake,
+            gauges: Series::default(),
         };
         let result = act(self, &mut pass);
         leader.ahead = observed.ahead;
@@ -236,7 +235,7 @@ impl Reconciler {
     }
 
     /// Decides for the ledger and for each node, and sends what may be sent now.
-    fn decide(&mut self, pass: &mut Pass<'_>) -> LastPass {
+    fn decide(&mut self, pass: &mut Pass<'_>) {
         let (cluster, observed) = (pass.cluster, pass.observed);
         let (fleet, views) = (&observed.fleet, &observed.views);
         let Decisions { allocation, nodes } = observed.decide();
@@ -249,30 +248,17 @@ impl Reconciler {
         }
         self.preflight(pass, &allocation);
         let halts = halts(observed);
-        let mut last_pass = LastPass {
-            halted: halts
-                .iter()
-                .map(|it| (it.version.clone(), it.variant.clone()))
-                .collect(),
-            at: pass.now,
-            limit: fleet.total_limit(),
-            admission_enforced: self.leading.admission.holds().is_ok(),
-            other_operator: matches!(self.leading.alone.known(), Some(Err(_))),
-            skipped: self.unreadable(cluster),
-            not_opted_in: observed.not_opted_in,
-            ..LastPass::default()
-        };
-        let reasons = nodes.iter().map(|decision| &decision.reason);
-        last_pass.count(cluster, fleet, views.iter().zip(reasons));
+        self.tell(pass, &nodes, &halts);
         for (view, decision) in views.iter().zip(&nodes) {
             let name = view.shadow_name;
             if let Reason::NotUnderstood(why) = decision.reason {
                 let of_shadow = cluster.has_shadow(name) && cluster.shadow(name).is_none();
-                last_pass.skip(if of_shadow {
+                let kind = if of_shadow {
                     "BottlerocketShadow"
                 } else {
                     "Node"
-                });
+                };
+                pass.gauges.skip(kind, 1);
                 self.leave_alone(cluster, view, "NotUnderstood", why);
             } else {
                 self.leading.told.look_after(name);
@@ -282,7 +268,7 @@ impl Reconciler {
             self.explain(pass, view, &decision.reason);
         }
         for name in &observed.too_long {
-            last_pass.skip("Node");
+            pass.gauges.skip("Node", 1);
             let most = names::NODE_NAME_MAX;
             let why = format!(
                 "its name has more than {most} characters, so no shadow can be named after it"
@@ -294,7 +280,35 @@ impl Reconciler {
         self.sum_up_pools(pass, &nodes);
         self.leading.requests.prune(cluster);
         self.leading.told.prune(cluster);
-        last_pass
+    }
+
+    /// Tells in metrics what was decided, and how many objects cannot be read or understood: pools, and pods and budgets that are
+    /// watched now. Nodes and shadows follow, one by one.
+    fn tell(&self, pass: &mut Pass<'_>, nodes: &[Decision<'_>], halts: &[&VersionRecord]) {
+        let (cluster, observed, gauges) = (pass.cluster, pass.observed, &mut pass.gauges);
+        let reasons = nodes.iter().map(|decision| &decision.reason);
+        let nodes = observed.views.iter().zip(reasons);
+        gauges.count_nodes(cluster, &observed.fleet, nodes, pass.now);
+        gauges.tell_halts(halts);
+        let enforced = self.leading.admission.holds().is_ok();
+        let other = matches!(self.leading.alone.known(), Some(Err(_)));
+        gauges.set("brupop_admission_enforced", &[], enforced);
+        gauges.set("brupop_other_operator", &[], other);
+        gauges.set("brupop_slots_limit", &[], observed.fleet.total_limit());
+        gauges.set("brupop_nodes_not_opted_in", &[], observed.not_opted_in);
+        let at = pass.now.as_second();
+        gauges.set("brupop_last_pass_timestamp_seconds", &[], at);
+        let records = cluster.records.values();
+        let drains = records.filter_map(|it| it.led.drain.as_ref());
+        let pods: usize = drains.map(|drain| drain.plan.unreadable_pods()).sum();
+        let pools = cluster.pools.values();
+        let pools = pools.filter(|pool| pool.rules().is_none()).count();
+        let budgets = self.leading.drainer.unreadable_budgets();
+        gauges.skip("BottlerocketPool", pools);
+        gauges.skip("BottlerocketShadow", 0);
+        gauges.skip("Node", 0);
+        gauges.skip("Pod", pods + cluster.unreadable_agents());
+        gauges.skip("PodDisruptionBudget", budgets);
     }
 
     /// Carries out what was decided for a node, unless a request for it is under way.
@@ -337,27 +351,6 @@ impl Reconciler {
             }
             self.send(pass, request);
         }
-    }
-
-    /// Returns how many of the pods and budgets that are watched now, and of the pools, cannot be read or understood.
-    fn unreadable(&self, cluster: &Cluster) -> BTreeMap<&'static str, i64> {
-        let records = cluster.records.values();
-        let drains = records.filter_map(|it| it.led.drain.as_ref());
-        let pods: usize = drains.map(|drain| drain.plan.unreadable_pods()).sum();
-        let pools = cluster.pools.values();
-        let counts = [
-            (
-                "BottlerocketPool",
-                pools.filter(|pool| pool.rules().is_none()).count(),
-            ),
-            ("Pod", pods + cluster.unreadable_agents()),
-            (
-                "PodDisruptionBudget",
-                self.leading.drainer.unreadable_budgets(),
-            ),
-        ];
-        let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
-        counts.map(|(kind, count)| (kind, number(count))).into()
     }
 
     /// Has the pods watched of nodes that are next, and of those that get a slot now. The watches begin with the next

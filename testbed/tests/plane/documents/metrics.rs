@@ -22,11 +22,11 @@ fn each_metric_is_documented() -> Result<()> {
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     let mut names: Vec<_> = described.map(|(name, _)| name.to_owned()).collect();
     let text = read(OF_RECONCILER)?;
-    let words = text
-        .split("\"brupop_")
-        .skip(1)
-        .filter_map(|rest| rest.split('"').next());
-    let of_reconciler: BTreeSet<_> = words.map(|name| format!("brupop_{name}")).collect();
+    let helped = text.lines().filter_map(|line| line.split_once(": "));
+    let of_reconciler: BTreeSet<_> = helped
+        .filter(|(name, _)| name.starts_with("brupop_"))
+        .map(|(name, _)| name.to_owned())
+        .collect();
     ensure!(of_reconciler.len() > 25, "{of_reconciler:?}");
     names.extend(of_reconciler);
     for name in names {
