@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 
 /// Number of concurrent requests, each of which takes 3 s.
 const FLOOD: usize = 100;
-/// Agents' seats of the API server's 600.
-const SEATS: u64 = 23;
-/// Users that do not wait behind agents.
-const AT_ONCE: Duration = Duration::from_millis(1500);
+/// Agents' nominal seats: 10 of 255 shares of the API server's 600, rounded up. They lend up to 80 % of them while idle. The
+/// API server counts anew every ten seconds, so a flood gets fewer at first.
+const SEATS: u64 = 24;
+/// Whoever waits behind the flood waits for nine seconds and more; the rest is for a loaded machine.
+const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// Agents come in by their own flow schema and level, and nobody else does.
 pub async fn requests_are_classified(bed: &Bed) -> Result<()> {
@@ -114,14 +115,8 @@ pub async fn agents_keep_each_other_waiting_and_nobody_else(bed: &Bed) -> Result
             );
         }
         let (waiting, taken) = agents_level(bed).await?;
-        ensure!(
-            waiting > 0 && (1..=SEATS).contains(&taken),
-            "{waiting} wait, {taken} seats are taken"
-        );
-        println!(
-            "{}: of {FLOOD} agents' requests {waiting} wait, {taken} seats are taken",
-            bed.namespace
-        );
+        println!("of {FLOOD} agents' requests {waiting} wait, {taken} seats are taken");
+        ensure!(waiting > 0 && (1..=SEATS).contains(&taken));
         Ok(())
     };
     tokio::select! {

@@ -17,7 +17,7 @@ async fn writes_need_the_api_servers_token_when_required() -> Result<()> {
         ..Options::CLUSTER
     };
     let env = [("REQUIRE_CALLER_TOKEN", "true")];
-    let bed = Bed::start(options, &["brupop-webhook"], &env, async |plane| {
+    let bed = Bed::start(options, 1, &["brupop-webhook"], &env, async |plane| {
         apply_overlay(plane, "default").await?;
         plane
             .kubectl(["create", "serviceaccount", API_SERVER, "-n", "kube-system"])

@@ -11,6 +11,7 @@ use crate::serving::Bed;
 async fn metrics_are_for_those_who_may_read_them() -> Result<()> {
     let bed = Bed::start(
         Options::CLUSTER,
+        1,
         &["brupop-webhook", "brupop-reconciler"],
         &[],
         async |plane| apply_overlay(plane, "default").await.map(drop),

@@ -7,7 +7,7 @@ mod provided;
 use anyhow::{Context as _, Result};
 use brupop_api::{BottlerocketShadow, names};
 use brupop_testbed::kubelet::PodProcess;
-use brupop_testbed::operator::{NAMESPACE, only};
+use brupop_testbed::operator::{NAMESPACE, apply_overlay, only};
 use brupop_testbed::{ControlPlane, Kubelets, Options, agents, await_until, make_nodes};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Node;
@@ -16,16 +16,18 @@ use serde_json::json;
 
 const CONFIGURATION: &str = "brupop-webhook";
 
-/// A control plane with one node, on which those of our components run that were asked for.
-struct Bed {
-    kubelets: Kubelets,
-    control_plane: ControlPlane,
+/// A control plane with nodes, on which those of our components run that were asked for.
+pub struct Bed {
+    pub kubelets: Kubelets,
+    pub control_plane: ControlPlane,
+    pub nodes: Vec<Node>,
 }
 
 impl Bed {
     /// `install` applies what there is to apply.
-    async fn start(
+    pub async fn start(
         options: Options,
+        nodes: usize,
         components: &[&str],
         env: &[(&str, &str)],
         install: impl AsyncFnOnce(&ControlPlane) -> Result<()>,
@@ -37,12 +39,19 @@ impl Bed {
         let _ = logs.try_init();
         let control_plane = ControlPlane::start(options).await?;
         install(&control_plane).await?;
-        make_nodes(&control_plane.client(), 1).await?;
+        let nodes = make_nodes(&control_plane.client(), nodes).await?;
         let kubelets = Kubelets::start(&control_plane, only(components, env)?);
         Ok(Self {
             kubelets,
             control_plane,
+            nodes,
         })
+    }
+
+    /// The webhook of the default overlay.
+    pub async fn webhook(options: Options, nodes: usize, env: &[(&str, &str)]) -> Result<Self> {
+        let install = async |plane: &ControlPlane| apply_overlay(plane, "default").await.map(drop);
+        Self::start(options, nodes, &["brupop-webhook"], env, install).await
     }
 
     /// The processes of a component, once there are as many.
@@ -60,10 +69,7 @@ impl Bed {
 
     /// The node's agent, on its own shadow, which is made if there is none.
     async fn agent(&self) -> Result<Agent> {
-        let node = Api::<Node>::all(self.control_plane.client())
-            .get("node-0")
-            .await?;
-        match agents::idle_shadow(&self.control_plane, &node).await {
+        match agents::idle_shadow(&self.control_plane, &self.nodes[0]).await {
             // The reconciler's, where it runs.
             Err(kube::Error::Api(status)) if status.is_already_exists() => {}
             made => drop(made?),
@@ -93,7 +99,7 @@ impl Bed {
     }
 
     /// `caBundle` as API servers read it.
-    async fn bundle(&self) -> Result<Vec<u8>> {
+    pub async fn bundle(&self) -> Result<Vec<u8>> {
         let client = self.control_plane.client();
         let configurations = Api::<ValidatingWebhookConfiguration>::all(client);
         let configuration = configurations.get(CONFIGURATION).await?;

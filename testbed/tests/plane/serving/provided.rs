@@ -91,7 +91,7 @@ impl CertManager {
 #[tokio::test(flavor = "multi_thread")]
 async fn provided_certificates_are_served_and_renewals_loaded() -> Result<()> {
     let mut names = Vec::new();
-    let bed = Bed::start(Options::CLUSTER, &["brupop-webhook"], &[], async |plane| {
+    let bed = Bed::start(Options::CLUSTER, 1, &["brupop-webhook"], &[], async |plane| {
         let kustomization =
             json!({"resources": ["kustomize/overlays/default"], "components": ["kustomize/components/cert-manager"]});
         let mut objects = rendered(plane, &throw_away_overlay(plane, "provided", kustomization)?).await?;
