@@ -47,26 +47,8 @@ pub enum Actor {
 const CLAIMS: [&str; 4] = ["node-name", "node-uid", "pod-name", "pod-uid"];
 
 impl Actor {
-    pub const ALL: [Self; 18] = [
-        Self::Agent,
-        Self::OtherAgent,
-        Self::LongestAgent,
-        Self::Unbound,
-        Self::SecretBound,
-        Self::NodeBound,
-        Self::DeletedPod,
-        Self::FormerNodeBound,
-        Self::FormerNode,
-        Self::NewNode,
-        Self::Elsewhere,
-        Self::Impersonator,
-        Self::ImpersonatorOfTwo,
-        Self::ImpersonatorOfTheAccount,
-        Self::Reconciler,
-        Self::Webhook,
-        Self::Stray,
-        Self::Admin,
-    ];
+    /// Those whose token the API server itself does not know any more, once its cache has gone.
+    pub const GONE: [Self; 2] = [Self::DeletedPod, Self::FormerNodeBound];
 
     /// The account of the operator's namespace that the API server takes the actor for.
     pub fn account(self) -> Option<&'static str> {
@@ -77,11 +59,6 @@ impl Actor {
             Self::Admin | Self::Elsewhere => None,
             _ => Some("brupop-agent"),
         }
-    }
-
-    /// Whether the API server itself does not know the token any more, once its cache has gone.
-    pub fn is_gone(self) -> bool {
-        matches!(self, Self::DeletedPod | Self::FormerNodeBound)
     }
 
     fn is_of_the_former_node(self) -> bool {

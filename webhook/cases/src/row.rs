@@ -9,6 +9,8 @@ use kube::Resource as _;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
+const APPLY: &str = "application/apply-patch+yaml";
+
 /// The authority that refuses, and its rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -46,7 +48,7 @@ pub struct Row {
     pub behind: Option<Verdict>,
     /// The rule by which the webhook decides, where it does not follow from the verdicts.
     pub alone: Option<&'static str>,
-    /// Whether nothing changes although it is allowed.
+    /// Whether it is answered 200 and changes nothing, although it is no dry run.
     pub stores_nothing: bool,
 }
 
@@ -73,51 +75,6 @@ impl Row {
             behind: None,
             alone: None,
             stores_nothing: false,
-        }
-    }
-
-    pub(crate) fn of(self, of: Host) -> Self {
-        Self { of, ..self }
-    }
-
-    pub(crate) fn with_metadata(self, metadata: Value) -> Self {
-        Self { metadata, ..self }
-    }
-
-    /// A dry run: nothing is stored.
-    pub(crate) fn dry(self) -> Self {
-        Self {
-            dry_run: true,
-            stores_nothing: true,
-            ..self
-        }
-    }
-
-    pub(crate) fn reviewed_as(self, as_if: Value) -> Self {
-        Self { as_if, ..self }
-    }
-
-    /// Returns who refuses it behind RBAC or the schema.
-    pub(crate) fn behind(self, behind: Verdict) -> Self {
-        Self {
-            behind: Some(behind),
-            ..self
-        }
-    }
-
-    /// The rule by which the webhook decides.
-    pub(crate) fn alone(self, rule: &'static str) -> Self {
-        Self {
-            alone: Some(rule),
-            ..self
-        }
-    }
-
-    /// It is answered 200, and nothing is stored.
-    pub(crate) fn stores_nothing(self) -> Self {
-        Self {
-            stores_nothing: true,
-            ..self
         }
     }
 
@@ -182,39 +139,31 @@ impl Row {
         let json = "application/json";
         let (method, path, content_type, body) = match &self.ask {
             Ask::Update { way, body, .. } => {
-                let (method, content_type, body) = match way {
+                let named = json!({"apiVersion": before["apiVersion"], "kind": before["kind"], "metadata": {"name": name}});
+                let (method, kind, body) = match way {
                     Way::Merge => (Method::PATCH, "application/merge-patch+json", body.clone()),
                     Way::JsonPatch => (Method::PATCH, "application/json-patch+json", body.clone()),
                     Way::Put => (Method::PUT, json, merged(before, body)),
-                    Way::Apply => {
-                        let named = json!({"apiVersion": before["apiVersion"], "kind": before["kind"], "metadata": {"name": name}});
-                        (
-                            Method::PATCH,
-                            "application/apply-patch+yaml",
-                            merged(&named, body),
-                        )
-                    }
+                    Way::Apply => (Method::PATCH, APPLY, merged(&named, body)),
                 };
-                (method, path, content_type, body.to_string())
+                (method, path, kind, body.to_string())
             }
-            Ask::Create(body) => (
-                Method::POST,
-                shadows,
-                json,
-                merged(before, body).to_string(),
-            ),
+            Ask::Create(body) => {
+                let made = merged(before, body).to_string();
+                (Method::POST, shadows, json, made)
+            }
             Ask::Delete => (Method::DELETE, path, json, String::new()),
             Ask::DeleteAll => (Method::DELETE, shadows, json, String::new()),
         };
         let dry_run = if self.dry_run { "&dryRun=All" } else { "" };
-        let apply = if content_type.contains("apply") {
-            "&force=true"
-        } else {
-            ""
+        // Only an apply may be told so.
+        let force = match content_type {
+            APPLY => "&force=true",
+            _ => "",
         };
         Request {
             method,
-            path: format!("{path}?fieldManager=cases{apply}{dry_run}"),
+            path: format!("{path}?fieldManager=cases{force}{dry_run}"),
             content_type,
             body,
         }
@@ -223,7 +172,7 @@ impl Row {
     /// The shadow as it would be stored, if nobody refused; null if it would be gone. None if the API server itself
     /// cannot make anything of what is asked.
     pub fn after(&self, before: &Value) -> Option<Value> {
-        if self.stores_nothing && !self.dry_run {
+        if self.stores_nothing {
             return Some(before.clone());
         }
         let mut after = before.clone();

@@ -2,11 +2,11 @@
 
 use crate::row::Row;
 
-/// Rows, each as `"what it says": who, the shadow's (spec, status), what is asked => who refuses, and what else`.
+/// Rows, each as `"what it says": who, the shadow's (spec, status), what is asked => who refuses, and other fields`.
 macro_rules! rows {
     ($($says:literal: $actor:expr, $before:expr, $ask:expr => $verdict:expr
-        $(, $also:ident($($argument:expr),*))*;)*) => {
-        vec![$($crate::row::Row::new($says, $actor, $before, $ask, $verdict)$(.$also($($argument),*))*),*]
+        $(, $field:ident: $value:expr)*;)*) => {
+        vec![$($crate::row::Row { $($field: $value,)* ..$crate::row::Row::new($says, $actor, $before, $ask, $verdict) }),*]
     };
 }
 

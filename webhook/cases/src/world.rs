@@ -12,10 +12,6 @@ pub enum Host {
     Longest,
 }
 
-impl Host {
-    pub const ALL: [Self; 4] = [Self::First, Self::Second, Self::Again, Self::Longest];
-}
-
 /// A Node, as far as a shadow knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
@@ -27,14 +23,14 @@ pub struct Node {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct World {
     pub namespace: String,
-    /// The nodes, in the order of [`Host::ALL`].
+    /// The nodes, in the order of [`Host`].
     pub nodes: [Node; 4],
     /// UID of the Node that [`Host::Again`] was before.
     pub former_uid: String,
 }
 
 impl World {
-    /// The names of the nodes, in the order of [`Host::ALL`].
+    /// The names of the nodes, in the order of [`Host`].
     pub fn node_names() -> [String; 4] {
         let longest = format!("{}.n", "n".repeat(247));
         [
@@ -64,12 +60,6 @@ impl World {
 
     /// The Node of this host.
     pub fn node(&self, host: Host) -> &Node {
-        let [first, second, again, longest] = &self.nodes;
-        match host {
-            Host::First => first,
-            Host::Second => second,
-            Host::Again => again,
-            Host::Longest => longest,
-        }
+        &self.nodes[host as usize]
     }
 }

@@ -49,7 +49,7 @@ impl Bed {
     /// Awaits that the API server's cache has forgotten the tokens of what is gone.
     async fn forgotten(&self) -> Result<()> {
         let shadows = self.shadows_path();
-        for actor in Actor::ALL.into_iter().filter(|actor| actor.is_gone()) {
+        for actor in Actor::GONE {
             await_until(format!("the end of the token of {actor:?}"), async || {
                 let answer = self.ask(actor, Method::GET, &shadows, &Json::Null).await;
                 matches!(answer, Ok(Err((401, _)))).then_some(())
@@ -255,7 +255,7 @@ impl Bed {
             .as_str()
             .filter(|_| row.ask.creates());
         let path = made.map_or(path, |name| format!("{}/{name}", self.shadows_path()));
-        let expected = if row.stores_nothing {
+        let expected = if row.stores_nothing || row.dry_run {
             before.clone()
         } else {
             row.after(&draft)
@@ -294,7 +294,8 @@ impl Bed {
             .filter(|row| row.is_for_the_api_server())
             .map(|row| (row, row.verdict));
         let setup = format!("{gates:?}");
-        let (there, gone): (Vec<_>, Vec<_>) = rows.partition(|(row, _)| !row.actor.is_gone());
+        let (there, gone): (Vec<_>, Vec<_>) =
+            rows.partition(|(row, _)| !Actor::GONE.contains(&row.actor));
         let (here, mut wrong) = self.check_these(&setup, gates, there.into_iter()).await;
         wrong.extend(self.forgotten().await.err().map(|error| error.to_string()));
         let (gone, more) = self.check_these(&setup, gates, gone.into_iter()).await;

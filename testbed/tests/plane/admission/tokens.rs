@@ -2,7 +2,7 @@
 
 use crate::raw;
 use anyhow::{Context as _, Result};
-use brupop_admission_cases::{Actor, Host, Node, World};
+use brupop_admission_cases::{Actor, Node, World};
 use brupop_api::BottlerocketShadow;
 use brupop_testbed::{ControlPlane, NewNode, await_until};
 use http::{HeaderName, HeaderValue, Method};
@@ -263,10 +263,7 @@ impl Stage<'_> {
             let uid = api.get(&name).await?.uid().context("a UID")?;
             nodes.push(Node { name, uid });
         }
-        nodes
-            .try_into()
-            .ok()
-            .with_context(|| format!("{} nodes", Host::ALL.len()))
+        nodes.try_into().ok().context("four nodes")
     }
 
     async fn pod(&self, namespace: &str, name: &str, account: &str, node: &str) -> Result<Pod> {

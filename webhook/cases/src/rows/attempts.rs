@@ -59,8 +59,8 @@ pub(super) fn claims() -> Vec<Row> {
     let unclaimed = || ByWebhook("agent-claim");
     rows! {
         "the claim of the granted boot": Agent, (granted(), staged()), claim("b1") => Allowed;
-        "the claim of the granted boot, tried": Agent, (granted(), staged()), claim("b1") => Allowed, dry();
-        "the claim, said again": Agent, (granted(), claimed()), claim("b1") => Allowed, stores_nothing();
+        "the claim of the granted boot, tried": Agent, (granted(), staged()), claim("b1") => Allowed, dry_run: true;
+        "the claim, said again": Agent, (granted(), claimed()), claim("b1") => Allowed, stores_nothing: true;
         "a claim without a grant": Agent, (rebooting(), staged()), claim("b1") => unclaimed();
         "a claim while staging": Agent, (staging(), staged()), claim("b1") => unclaimed();
         "a claim while Idle": Agent, known(), claim("b1") => unclaimed();

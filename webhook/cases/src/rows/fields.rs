@@ -22,7 +22,7 @@ pub(super) fn own() -> Vec<Row> {
     rows! {
         "a first report": Agent, (idle(), Value::Null), first_report() => Allowed;
         "a first report beside conditions": Agent, (idle(), conditions("NoUpdate")), first_report() => Allowed;
-        "nothing": Agent, known(), status(json!({})) => Allowed, stores_nothing();
+        "nothing": Agent, known(), status(json!({})) => Allowed, stores_nothing: true;
         "a target": Agent, known(), status(json!({"target_version": "1.20.0"})) => Allowed;
         "no target any more": Agent, targeted(), status(json!({"target_version": null})) => Allowed;
         "another boot": Agent, known(), status(json!({"boot_id": "b2"})) => Allowed;
@@ -86,29 +86,29 @@ pub(super) fn foreign() -> Vec<Row> {
         "its pool, removed beside news": Agent, (idle(), at_with(&json!({"pool": "web"}))),
             status(json!({"pool": null, "message": "m"})) => ByBoth("agent-own-fields");
         "the reconciler's condition, said again": Agent, before(), status(conditions("NoUpdate"))
-            => Allowed, stores_nothing();
+            => Allowed, stores_nothing: true;
         "a spec through the status": Agent, known(),
             through_status(json!({"spec": {"state": "MonitoringUpdate", "reboot_granted_boot_id": "b1"}}))
-            => Allowed, stores_nothing();
+            => Allowed, stores_nothing: true;
         "a label through the status": Agent, known(), through_status(json!({"metadata": {"labels": {"a": "b"}}}))
-            => Allowed, stores_nothing();
+            => Allowed, stores_nothing: true;
         "an annotation through the status": Agent, known(),
-            through_status(json!({"metadata": {"annotations": {"a": "b"}}})) => Allowed, stores_nothing();
+            through_status(json!({"metadata": {"annotations": {"a": "b"}}})) => Allowed, stores_nothing: true;
         "a finalizer through the status": Agent, known(),
-            through_status(json!({"metadata": {"finalizers": ["a.b/c"]}})) => Allowed, stores_nothing();
+            through_status(json!({"metadata": {"finalizers": ["a.b/c"]}})) => Allowed, stores_nothing: true;
         "another owner through the status": Agent, known(),
-            through_status(json!({"metadata": {"ownerReferences": owner}})) => Allowed, stores_nothing();
+            through_status(json!({"metadata": {"ownerReferences": owner}})) => Allowed, stores_nothing: true;
         "no owner through the status": Agent, known(),
-            through_status(json!({"metadata": {"ownerReferences": null}})) => Allowed, stores_nothing();
+            through_status(json!({"metadata": {"ownerReferences": null}})) => Allowed, stores_nothing: true;
         "a spec through the status, by the reconciler": Reconciler, known(),
-            through_status(json!({"spec": {"attempt": 9}})) => Allowed, stores_nothing();
+            through_status(json!({"spec": {"attempt": 9}})) => Allowed, stores_nothing: true;
         "a spec through the status, by a person": Admin, known(),
-            through_status(json!({"spec": {"attempt": 9}})) => Allowed, stores_nothing();
-        "a field that nobody knows": Agent, known(), status(json!({"owner": "me"})) => Allowed, stores_nothing();
+            through_status(json!({"spec": {"attempt": 9}})) => Allowed, stores_nothing: true;
+        "a field that nobody knows": Agent, known(), status(json!({"owner": "me"})) => Allowed, stores_nothing: true;
         "a field that nobody knows, below another": Agent, (staging(), at_with(&json!({"staged": {"version": "1.20.0", "at": TIME}}))),
-            status(json!({"staged": {"by": "me"}})) => Allowed, stores_nothing();
+            status(json!({"staged": {"by": "me"}})) => Allowed, stores_nothing: true;
         "a field that nobody knows, beside spec and status": Agent, known(), through_status(json!({"data": {"a": "b"}}))
-            => Allowed, stores_nothing();
+            => Allowed, stores_nothing: true;
     }
 }
 
@@ -119,22 +119,22 @@ pub(super) fn limits() -> Vec<Row> {
         "a message of 1,024 characters of four bytes": Agent, known(), status(json!({"message": "🦀".repeat(1024)}))
             => Allowed;
         "a message near the limit of a request": Agent, known(), status(json!({"message": "1".repeat(2_900_000)}))
-            => BySchema("Too long"), alone("agent-report");
+            => BySchema("Too long"), alone: Some("agent-report");
         "a message of two lines": Agent, known(), status(json!({"message": "said\nallowed"}))
-            => BySchema("should match"), alone("agent-report");
+            => BySchema("should match"), alone: Some("agent-report");
         "a message with escapes in place of all that": Agent, known(),
             status(json!({"message": r"said\nallowed \u{1b}[2J\u{202e} «é»"})) => Allowed;
         "a claim of two lines": Agent, (granted(), staged()), status(json!({"reboot_claimed_boot_id": "b1\n"}))
-            => BySchema("should match"), behind(ByWebhook("agent-claim"));
+            => BySchema("should match"), behind: Some(ByWebhook("agent-claim"));
         "a crash count below zero": Agent, known(), status(json!({"crash_count": -1}))
-            => BySchema("should be greater than or equal to 0"), behind(unreadable());
+            => BySchema("should be greater than or equal to 0"), behind: Some(unreadable());
         "a problem that nobody knows": Agent, known(), status(json!({"problem": "Sulking"}))
-            => BySchema("Unsupported value"), behind(unreadable());
+            => BySchema("Unsupported value"), behind: Some(unreadable());
         "a state that is not": Agent, staging_known(), status(json!({"current_state": "Done"}))
-            => BySchema("Unsupported value"), behind(unreadable());
+            => BySchema("Unsupported value"), behind: Some(unreadable());
         "a staged image that is no object": Agent, staging_known(), status(json!({"staged": "1.20.0"}))
-            => BySchema("status.staged"), behind(unreadable());
-        "a status that is a list": Agent, known(), status(json!([1])) => BySchema("status"), behind(ByBoth("agent-own-fields"));
-        "a status that is a word": Agent, known(), status(json!("Idle")) => BySchema("status"), behind(ByBoth("agent-own-fields"));
+            => BySchema("status.staged"), behind: Some(unreadable());
+        "a status that is a list": Agent, known(), status(json!([1])) => BySchema("status"), behind: Some(ByBoth("agent-own-fields"));
+        "a status that is a word": Agent, known(), status(json!("Idle")) => BySchema("status"), behind: Some(ByBoth("agent-own-fields"));
     }
 }

@@ -24,35 +24,35 @@ pub(super) fn tokens() -> Vec<Row> {
     let uid = |uid: &str| claims(&[("node-uid", json!([uid]))]);
     let named = |name: &str| json!({"userInfo": {"username": format!("system:serviceaccount:{}:{name}", world.namespace)}});
     rows! {
-        "no userInfo.extra": Agent, known(), message() => unknown(), reviewed_as(json!({"userInfo": {"extra": null}}));
-        "two node names": Agent, known(), message() => unknown(), reviewed_as(claims(&[("node-name", json!(["node-0", "node-1"]))]));
+        "no userInfo.extra": Agent, known(), message() => unknown(), as_if: json!({"userInfo": {"extra": null}});
+        "two node names": Agent, known(), message() => unknown(), as_if: claims(&[("node-name", json!(["node-0", "node-1"]))]);
         "the same node name twice": Agent, known(), message()
-            => unknown(), reviewed_as(claims(&[("node-name", json!(["node-0", "node-0"]))]));
-        "two node UIDs": Agent, known(), message() => unknown(), reviewed_as(claims(&[("node-uid", json!(["a", "b"]))]));
-        "two pod names": Agent, known(), message() => unknown(), reviewed_as(claims(&[("pod-name", json!(["a", "b"]))]));
-        "two pod UIDs": Agent, known(), message() => unknown(), reviewed_as(claims(&[("pod-uid", json!(["a", "b"]))]));
-        "no node name": Agent, known(), message() => unknown(), reviewed_as(claims(&[("node-name", Value::Null)]));
-        "no node UID": Agent, known(), message() => unknown(), reviewed_as(claims(&[("node-uid", Value::Null)]));
-        "no pod name": Agent, known(), message() => unknown(), reviewed_as(claims(&[("pod-name", Value::Null)]));
-        "no pod UID": Agent, known(), message() => unknown(), reviewed_as(claims(&[("pod-uid", Value::Null)]));
-        "an empty node name": Agent, known(), message() => unknown(), reviewed_as(claims(&[("node-name", json!([""]))]));
-        "an empty node UID": Agent, known(), message() => unknown(), reviewed_as(claims(&[("node-uid", json!([""]))]));
-        "a pod name without value": Agent, known(), message() => unknown(), reviewed_as(claims(&[("pod-name", json!([]))]));
-        "another node UID": Agent, known(), message() => ByBoth("agent-node-uid"), reviewed_as(uid("another"));
+            => unknown(), as_if: claims(&[("node-name", json!(["node-0", "node-0"]))]);
+        "two node UIDs": Agent, known(), message() => unknown(), as_if: claims(&[("node-uid", json!(["a", "b"]))]);
+        "two pod names": Agent, known(), message() => unknown(), as_if: claims(&[("pod-name", json!(["a", "b"]))]);
+        "two pod UIDs": Agent, known(), message() => unknown(), as_if: claims(&[("pod-uid", json!(["a", "b"]))]);
+        "no node name": Agent, known(), message() => unknown(), as_if: claims(&[("node-name", Value::Null)]);
+        "no node UID": Agent, known(), message() => unknown(), as_if: claims(&[("node-uid", Value::Null)]);
+        "no pod name": Agent, known(), message() => unknown(), as_if: claims(&[("pod-name", Value::Null)]);
+        "no pod UID": Agent, known(), message() => unknown(), as_if: claims(&[("pod-uid", Value::Null)]);
+        "an empty node name": Agent, known(), message() => unknown(), as_if: claims(&[("node-name", json!([""]))]);
+        "an empty node UID": Agent, known(), message() => unknown(), as_if: claims(&[("node-uid", json!([""]))]);
+        "a pod name without value": Agent, known(), message() => unknown(), as_if: claims(&[("pod-name", json!([]))]);
+        "another node UID": Agent, known(), message() => ByBoth("agent-node-uid"), as_if: uid("another");
         "a node whose name begins alike": Agent, known(), message()
-            => ByBoth("agent-own-node"), reviewed_as(claims(&[("node-name", json!(["node-00"]))]));
-        "an account with prefix and suffix": Agent, known(), message() => Allowed, reviewed_as(named("team-brupop-agent-blue"));
+            => ByBoth("agent-own-node"), as_if: claims(&[("node-name", json!(["node-00"]))]);
+        "an account with prefix and suffix": Agent, known(), message() => Allowed, as_if: named("team-brupop-agent-blue");
         "an account that is agent and reconciler by name": Agent, known(), message()
-            => Allowed, reviewed_as(named("brupop-reconciler-brupop-agent"));
+            => Allowed, as_if: named("brupop-reconciler-brupop-agent");
         "an account that is agent and reconciler by name, on a spec": Agent, known(), spec(staging())
-            => ByBoth("agent-status-only"), reviewed_as(named("brupop-reconciler-brupop-agent"));
-        "the default account": Agent, known(), message() => ByBoth("unknown-account"), reviewed_as(named("default"));
+            => ByBoth("agent-status-only"), as_if: named("brupop-reconciler-brupop-agent");
+        "the default account": Agent, known(), message() => ByBoth("unknown-account"), as_if: named("default");
         "an agent of another namespace": Agent, known(), message()
-            => Allowed, reviewed_as(json!({"userInfo": {"username": "system:serviceaccount:other:brupop-agent"}})), alone("outsider");
+            => Allowed, as_if: json!({"userInfo": {"username": "system:serviceaccount:other:brupop-agent"}}), alone: Some("outsider");
         "an agent of a namespace whose name begins alike": Agent, known(), message()
-            => Allowed, reviewed_as(json!({"userInfo": {"username": format!("system:serviceaccount:{}2:brupop-agent", world.namespace)}})),
-            alone("outsider");
-        "nobody": Agent, known(), message() => Allowed, reviewed_as(json!({"userInfo": {"username": null}})), alone("outsider");
+            => Allowed, as_if: json!({"userInfo": {"username": format!("system:serviceaccount:{}2:brupop-agent", world.namespace)}}),
+            alone: Some("outsider");
+        "nobody": Agent, known(), message() => Allowed, as_if: json!({"userInfo": {"username": null}}), alone: Some("outsider");
     }
 }
 
@@ -68,31 +68,31 @@ pub(super) fn objects() -> Vec<Row> {
     let foreign = || ByBoth("agent-own-fields");
     rows! {
         "a state that the spec does not ask for, in the same patch as the spec": Agent, known(), message()
-            => foreign(), reviewed_as(new(json!({"spec": {"state": "MonitoringUpdate"}})));
+            => foreign(), as_if: new(json!({"spec": {"state": "MonitoringUpdate"}}));
         "a grant in the same patch": Agent, known(), message()
-            => foreign(), reviewed_as(new(json!({"spec": {"reboot_granted_boot_id": "b1"}})));
+            => foreign(), as_if: new(json!({"spec": {"reboot_granted_boot_id": "b1"}}));
         "a finalizer in the same patch": Agent, known(), message()
-            => foreign(), reviewed_as(new(json!({"metadata": {"finalizers": ["a.b/c"]}})));
+            => foreign(), as_if: new(json!({"metadata": {"finalizers": ["a.b/c"]}}));
         "a label in the same patch": Agent, known(), message()
-            => Allowed, reviewed_as(new(json!({"metadata": {"labels": {"a": "b"}}})));
+            => Allowed, as_if: new(json!({"metadata": {"labels": {"a": "b"}}}));
         "an owner removed in the same patch": Agent, known(), message()
-            => foreign(), reviewed_as(new(json!({"metadata": {"ownerReferences": null}})));
+            => foreign(), as_if: new(json!({"metadata": {"ownerReferences": null}}));
         "another name in the same patch": Agent, known(), message()
-            => foreign(), reviewed_as(new(json!({"metadata": {"name": "brs-node-1"}})));
-        "a field beside spec and status": Agent, known(), message() => foreign(), reviewed_as(new(json!({"data": {"a": "b"}})));
+            => foreign(), as_if: new(json!({"metadata": {"name": "brs-node-1"}}));
+        "a field beside spec and status": Agent, known(), message() => foreign(), as_if: new(json!({"data": {"a": "b"}}));
         "a field of the status that nobody knows": Agent, known(), message()
-            => foreign(), reviewed_as(new(json!({"status": {"owner": "me"}})));
-        "no new object": Agent, known(), message() => foreign(), reviewed_as(json!({"object": null}));
-        "no old object": Agent, known(), message() => ByBoth("agent-node-uid"), reviewed_as(json!({"oldObject": null}));
+            => foreign(), as_if: new(json!({"status": {"owner": "me"}}));
+        "no new object": Agent, known(), message() => foreign(), as_if: json!({"object": null});
+        "no old object": Agent, known(), message() => ByBoth("agent-node-uid"), as_if: json!({"oldObject": null});
         "what the API server counts itself": Agent, known(), message()
-            => Allowed, reviewed_as(new(json!({"metadata": {"resourceVersion": "11", "generation": 4, "managedFields": []}})));
-        "sixteen field managers": Agent, known(), message() => Allowed, reviewed_as(new(managers(16)));
-        "one field manager too many": Agent, known(), message() => ByWebhook("agent-managed-fields"), reviewed_as(new(managers(17)));
+            => Allowed, as_if: new(json!({"metadata": {"resourceVersion": "11", "generation": 4, "managedFields": []}}));
+        "sixteen field managers": Agent, known(), message() => Allowed, as_if: new(managers(16));
+        "one field manager too many": Agent, known(), message() => ByWebhook("agent-managed-fields"), as_if: new(managers(17));
         "too many field managers, but not by this write": Agent, known(), message()
-            => Allowed, reviewed_as(json!({"object": managers(20), "oldObject": managers(20)}));
+            => Allowed, as_if: json!({"object": managers(20), "oldObject": managers(20)});
         "a message that was too long before, kept": Agent,
             (idle(), json!({"current_state": "Idle", "message": "m".repeat(2000)})), status(json!({"boot_id": "b2"}))
-            => Allowed, reviewed_as(json!({"dryRun": true}));
+            => Allowed, as_if: json!({"dryRun": true});
     }
 }
 
@@ -105,18 +105,18 @@ pub(super) fn kinds() -> Vec<Row> {
     let agents = || ByBoth("agent-status-only");
     let creation = json!({"operation": "CREATE", "oldObject": null});
     rows! {
-        "v1": Agent, known(), message() => unknown(), reviewed_as(version("v1"));
-        "v3": Agent, known(), message() => unknown(), reviewed_as(version("v3"));
-        "v3 of the resource only": Agent, known(), message() => unknown(), reviewed_as(json!({"resource": {"version": "v3"}}));
-        "another kind": Agent, known(), message() => unknown(), reviewed_as(fleet());
-        "another group": Agent, known(), message() => unknown(), reviewed_as(json!({"kind": {"group": "example.com"}}));
-        "another kind, by the reconciler": Reconciler, known(), object(json!({})) => unknown(), reviewed_as(fleet());
-        "v3, by the reconciler": Reconciler, known(), object(json!({})) => unknown(), reviewed_as(version("v3"));
-        "v3, by the webhook": Webhook, known(), object(json!({})) => unknown(), reviewed_as(version("v3"));
-        "v3, by a person": Admin, known(), object(json!({})) => unknown(), reviewed_as(version("v3"));
-        "another sub-resource": Agent, known(), message() => agents(), reviewed_as(json!({"subResource": "scale"}));
-        "a status created": Agent, known(), message() => agents(), reviewed_as(creation);
-        "connecting": Agent, known(), message() => agents(), reviewed_as(json!({"operation": "CONNECT"}));
+        "v1": Agent, known(), message() => unknown(), as_if: version("v1");
+        "v3": Agent, known(), message() => unknown(), as_if: version("v3");
+        "v3 of the resource only": Agent, known(), message() => unknown(), as_if: json!({"resource": {"version": "v3"}});
+        "another kind": Agent, known(), message() => unknown(), as_if: fleet();
+        "another group": Agent, known(), message() => unknown(), as_if: json!({"kind": {"group": "example.com"}});
+        "another kind, by the reconciler": Reconciler, known(), object(json!({})) => unknown(), as_if: fleet();
+        "v3, by the reconciler": Reconciler, known(), object(json!({})) => unknown(), as_if: version("v3");
+        "v3, by the webhook": Webhook, known(), object(json!({})) => unknown(), as_if: version("v3");
+        "v3, by a person": Admin, known(), object(json!({})) => unknown(), as_if: version("v3");
+        "another sub-resource": Agent, known(), message() => agents(), as_if: json!({"subResource": "scale"});
+        "a status created": Agent, known(), message() => agents(), as_if: creation;
+        "connecting": Agent, known(), message() => agents(), as_if: json!({"operation": "CONNECT"});
     }
 }
 
@@ -130,15 +130,15 @@ pub(super) fn reconciler() -> Vec<Row> {
     let creation = json!({"operation": "CREATE", "subResource": "status", "oldObject": null});
     rows! {
         "another sub-resource, by the reconciler": Reconciler, known(), object(json!({}))
-            => unknown(), reviewed_as(json!({"subResource": "scale"}));
-        "connecting, by the reconciler": Reconciler, known(), object(json!({})) => unknown(), reviewed_as(json!({"operation": "CONNECT"}));
-        "a status created, by the reconciler": Reconciler, known(), object(json!({})) => unknown(), reviewed_as(creation);
+            => unknown(), as_if: json!({"subResource": "scale"});
+        "connecting, by the reconciler": Reconciler, known(), object(json!({})) => unknown(), as_if: json!({"operation": "CONNECT"});
+        "a status created, by the reconciler": Reconciler, known(), object(json!({})) => unknown(), as_if: creation;
         "from what cannot be read back to Idle": Reconciler, known(), object(json!({}))
-            => ByWebhook("unreadable"), reviewed_as(unreadable());
-        "from ErrorReset to Idle": Reconciler, known(), object(json!({})) => Allowed, reviewed_as(from_error("Idle"));
+            => ByWebhook("unreadable"), as_if: unreadable();
+        "from ErrorReset to Idle": Reconciler, known(), object(json!({})) => Allowed, as_if: from_error("Idle");
         "from ErrorReset onwards": Reconciler, known(), object(json!({}))
-            => ByWebhook("reconciler-transition"), reviewed_as(from_error("StagedAndPerformedUpdate"));
+            => ByWebhook("reconciler-transition"), as_if: from_error("StagedAndPerformedUpdate");
         "a new shadow of a Node without UID": Reconciler, missing(), Ask::Create(json!({}))
-            => ByWebhook("reconciler-create"), reviewed_as(no_uid);
+            => ByWebhook("reconciler-create"), as_if: no_uid;
     }
 }

@@ -30,11 +30,11 @@ pub(super) fn creations() -> Vec<Row> {
         owned_by("Node", "node-1")["metadata"]["ownerReferences"][0]]}});
     rows! {
         "a new shadow": Reconciler, missing(), Ask::Create(json!({})) => Allowed;
-        "a new shadow, tried": Reconciler, missing(), Ask::Create(json!({})) => Allowed, dry();
+        "a new shadow, tried": Reconciler, missing(), Ask::Create(json!({})) => Allowed, dry_run: true;
         "a new shadow at a later attempt": Reconciler, missing(), spec(json!({"attempt": 8, "leader_term": 3})) => Allowed;
         "a new shadow with a status": Reconciler, missing(), Ask::Create(json!({"status": staged()})) => Allowed;
         "a new shadow with labels": Reconciler, missing(), Ask::Create(json!({"metadata": {"labels": {"a": "b"}}})) => Allowed;
-        "a new shadow of the longest legal name": Reconciler, missing(), Ask::Create(json!({})) => Allowed, of(Longest);
+        "a new shadow of the longest legal name": Reconciler, missing(), Ask::Create(json!({})) => Allowed, of: Longest;
         "an attempt left out": Reconciler, (done(), at("Idle")), object(json!({"spec": {"attempt": 9}}))
             => ByWebhook("reconciler-attempt");
         "a new shadow on its way": Reconciler, missing(), spec(json!({"state": "StagedAndPerformedUpdate"})) => refused();
@@ -50,7 +50,7 @@ pub(super) fn creations() -> Vec<Row> {
         "a new shadow named like none": Reconciler, missing(), Ask::Create(json!({"metadata": {"name": "node-0"}}))
             => refused();
         "a new shadow of a Node whose name is too long": Reconciler, missing(), too_long
-            => BySchema("must be no more than 253 characters"), alone("reconciler-steer");
+            => BySchema("must be no more than 253 characters"), alone: Some("reconciler-steer");
         "a new shadow under a generated name": Reconciler, missing(),
             Ask::Create(json!({"metadata": {"name": null, "generateName": "brs-node-0"}})) => refused();
         "a new shadow with a finalizer": Reconciler, missing(),
@@ -92,19 +92,19 @@ pub(super) fn specs() -> Vec<Row> {
         "another first boot on the way": Reconciler, (rebooting(), staged()), spec(json!({"baseline_boot_id": "b2"}))
             => refused();
         "a stale term": Reconciler, (staging(), staged()), spec(json!({"leader_term": 1}))
-            => stale, alone("reconciler-steer");
+            => stale, alone: Some("reconciler-steer");
         "no term any more": Reconciler, (staging(), staged()), spec(json!({"leader_term": null}))
-            => stale, alone("reconciler-steer");
+            => stale, alone: Some("reconciler-steer");
         "a stale term, by a person": Admin, (staging(), staged()), spec(json!({"leader_term": 1}))
-            => stale, alone("outsider");
+            => stale, alone: Some("outsider");
         "an attempt that falls, on the way": Reconciler, (staging(), staged()), spec(json!({"attempt": 6}))
-            => BySchema("attempt never falls"), behind(refused());
+            => BySchema("attempt never falls"), behind: Some(refused());
         "an attempt that falls, while Idle": Reconciler, (done(), at("Idle")), spec(json!({"attempt": 6}))
-            => BySchema("attempt never falls"), alone("reconciler-attempt");
+            => BySchema("attempt never falls"), alone: Some("reconciler-attempt");
         "no attempt any more": Reconciler, (staging(), staged()), spec(json!({"attempt": null}))
-            => BySchema("attempt never falls"), behind(refused());
+            => BySchema("attempt never falls"), behind: Some(refused());
         "a state to reach that is not": Reconciler, (staging(), staged()), spec(json!({"state": "Done"}))
-            => BySchema("Unsupported value"), alone("unreadable");
+            => BySchema("Unsupported value"), alone: Some("unreadable");
     }
 }
 
@@ -142,19 +142,19 @@ pub(super) fn metadata() -> Vec<Row> {
     let refused = || ByWebhook("reconciler-metadata");
     let label = || json!({"labels": {"a": "b"}});
     rows! {
-        "nothing, by the reconciler": Reconciler, known(), object(json!({})) => Allowed, stores_nothing();
+        "nothing, by the reconciler": Reconciler, known(), object(json!({})) => Allowed, stores_nothing: true;
         "a label": Reconciler, known(), object(json!({"metadata": label()})) => Allowed;
         "an annotation": Reconciler, known(), object(json!({"metadata": {"annotations": {"a": "b"}}})) => Allowed;
         "a finalizer": Reconciler, known(), object(json!({"metadata": {"finalizers": ["a.b/c"]}})) => refused();
         "a label beside a step": Reconciler, known(), object(json!({"metadata": label(), "spec": staging()})) => Allowed;
         "a label taken away": Reconciler, known(), object(json!({"metadata": {"labels": null}}))
-            => Allowed, with_metadata(label());
+            => Allowed, metadata: label();
         "a label, by a person": Admin, known(), object(json!({"metadata": label()})) => Allowed;
         "another owner": Reconciler, known(), object(owned_by("Node", "node-0")) => ByWebhook("reconciler-owner");
         "no owner any more": Reconciler, known(), object(json!({"metadata": {"ownerReferences": null}}))
             => ByWebhook("reconciler-owner");
         "a status through the object": Reconciler, known(), object(json!({"status": {"message": "m"}}))
-            => Allowed, stores_nothing();
+            => Allowed, stores_nothing: true;
     }
 }
 
@@ -182,13 +182,13 @@ pub(super) fn statuses() -> Vec<Row> {
             status(json!({"problem": null})) => refused();
         "a condition beside a message": Reconciler, known(),
             status(merged(&conditions("NoUpdate"), &json!({"message": "m"}))) => refused();
-        "the check": Reconciler, known(), status(json!({})) => ByWebhook("reconciler-check"), dry();
+        "the check": Reconciler, known(), status(json!({})) => ByWebhook("reconciler-check"), dry_run: true;
         "the check before any report": Reconciler, (idle(), Value::Null), status(json!({}))
-            => ByWebhook("reconciler-check"), dry();
+            => ByWebhook("reconciler-check"), dry_run: true;
         "the status removed": Reconciler, known(), through_status(json!({"status": null})) => refused();
         "a spec in the same patch as conditions": Reconciler, known(),
-            through_status(json!({"spec": {"attempt": 9}, "status": {}})) => Allowed, stores_nothing();
+            through_status(json!({"spec": {"attempt": 9}, "status": {}})) => Allowed, stores_nothing: true;
         "a finalizer in the same patch as conditions": Reconciler, known(),
-            through_status(json!({"metadata": {"finalizers": ["a.b/c"]}})) => Allowed, stores_nothing();
+            through_status(json!({"metadata": {"finalizers": ["a.b/c"]}})) => Allowed, stores_nothing: true;
     }
 }

@@ -67,10 +67,9 @@ pub(super) fn reports() -> Vec<Row> {
                 let before = merged(&at("Idle"), &json!({"current_state": from}));
                 let ask = status(json!({"current_state": to}));
                 let row = Row::new(says, Agent, (asking_for(goal), before), ask, verdict);
-                rows.push(if from == to {
-                    row.stores_nothing()
-                } else {
-                    row
+                rows.push(Row {
+                    stores_nothing: from == to,
+                    ..row
                 });
             }
         }
@@ -91,23 +90,25 @@ pub(super) fn moves() -> Vec<Row> {
             };
             let ask = spec(json!({"state": to, "attempt": attempt}));
             let says = format!("the spec moves from {from} to {to}");
-            let row = |verdict| {
-                Row::new(
-                    says,
-                    Reconciler,
-                    (asking_for(from), at("Idle")),
-                    ask,
-                    verdict,
-                )
-            };
-            rows.push(if *from == to {
-                row(Allowed).stores_nothing()
-            } else if to == "ErrorReset" {
-                row(BySchema("ErrorReset is a status")).alone("reconciler-transition")
-            } else if MOVES.contains(&(*from, to)) {
-                row(Allowed)
+            let transition = "reconciler-transition";
+            let (verdict, alone) = if to == "ErrorReset" {
+                (BySchema("ErrorReset is a status"), Some(transition))
+            } else if *from == to || MOVES.contains(&(*from, to)) {
+                (Allowed, None)
             } else {
-                row(ByWebhook("reconciler-transition"))
+                (ByWebhook(transition), None)
+            };
+            let row = Row::new(
+                says,
+                Reconciler,
+                (asking_for(from), at("Idle")),
+                ask,
+                verdict,
+            );
+            rows.push(Row {
+                alone,
+                stores_nothing: *from == to,
+                ..row
             });
         }
     }

@@ -41,15 +41,15 @@ pub(super) fn of_agents() -> Vec<Row> {
     rows! {
         "the status by JSON patch, as agents send it": Agent, known(), by(Way::JsonPatch, "status", tested) => Allowed;
         "the status by server-side apply": Agent, known(), by(Way::Apply, "status", news()) => Allowed;
-        "the status by PUT": Agent, known(), by(Way::Put, "status", news()) => ByRbac, behind(Allowed);
+        "the status by PUT": Agent, known(), by(Way::Put, "status", news()) => ByRbac, behind: Some(Allowed);
         "a condition by JSON patch": Agent, before(), by(Way::JsonPatch, "status", condition)
             => ByBoth("agent-own-fields");
         "a condition by server-side apply": Agent, known(), by(Way::Apply, "status", json!({"status": conditions("Fine")}))
             => ByBoth("agent-own-fields");
         "spec and metadata by JSON patch of the status": Agent, known(), by(Way::JsonPatch, "status", metadata)
-            => Allowed, stores_nothing();
+            => Allowed, stores_nothing: true;
         "spec by server-side apply of the status": Agent, known(), by(Way::Apply, "status", json!({"spec": {"attempt": 9}}))
-            => Allowed, stores_nothing();
+            => Allowed, stores_nothing: true;
         "the whole status removed, with what the reconciler said in it": Agent, before(),
             through_status(json!({"status": null})) => ByBoth("agent-own-fields");
         "the same by JSON patch": Agent, before(), by(Way::JsonPatch, "status", removed()) => ByBoth("agent-own-fields");
@@ -57,11 +57,11 @@ pub(super) fn of_agents() -> Vec<Row> {
             => ByWebhook("agent-transition");
         "the whole status removed, the state in it": Agent, (idle(), json!({"current_state": "Idle"})),
             by(Way::JsonPatch, "status", removed()) => ByWebhook("agent-transition");
-        "the object by merge patch": Agent, known(), by(Way::Merge, "", news()) => ByRbac, behind(behind());
-        "a shadow created": Agent, missing(), Ask::Create(json!({})) => ByRbac, behind(behind());
-        "a shadow created under a generated name": Agent, missing(), generated() => ByRbac, behind(behind());
-        "its own shadow deleted": Agent, known(), Ask::Delete => ByRbac, behind(behind());
-        "all shadows deleted": Agent, known(), Ask::DeleteAll => ByRbac, behind(behind());
+        "the object by merge patch": Agent, known(), by(Way::Merge, "", news()) => ByRbac, behind: Some(behind());
+        "a shadow created": Agent, missing(), Ask::Create(json!({})) => ByRbac, behind: Some(behind());
+        "a shadow created under a generated name": Agent, missing(), generated() => ByRbac, behind: Some(behind());
+        "its own shadow deleted": Agent, known(), Ask::Delete => ByRbac, behind: Some(behind());
+        "all shadows deleted": Agent, known(), Ask::DeleteAll => ByRbac, behind: Some(behind());
     }
 }
 
@@ -74,9 +74,9 @@ pub(super) fn of_others() -> Vec<Row> {
         "conditions by server-side apply, before any report": Reconciler, (idle(), Value::Null),
             by(Way::Apply, "status", condition()) => Allowed;
         "conditions by merge patch": Reconciler, known(), by(Way::Merge, "status", condition()) => Allowed;
-        "conditions by PUT": Reconciler, known(), by(Way::Put, "status", condition()) => ByRbac, behind(Allowed);
+        "conditions by PUT": Reconciler, known(), by(Way::Put, "status", condition()) => ByRbac, behind: Some(Allowed);
         "the object by PUT, by the reconciler": Reconciler, known(), by(Way::Put, "", json!({"spec": {"attempt": 8}}))
-            => ByRbac, behind(Allowed);
+            => ByRbac, behind: Some(Allowed);
         "the spec by server-side apply, by the reconciler": Reconciler, known(),
             by(Way::Apply, "", json!({"spec": {"state": "Idle", "attempt": 8}})) => Allowed;
         "the grant by JSON patch, as the reconciler sends it": Reconciler, (staging(), staged()),
@@ -89,7 +89,7 @@ pub(super) fn of_others() -> Vec<Row> {
             by(Way::JsonPatch, "", json!([{"op": "replace", "path": "/spec/state", "value": "MonitoringUpdate"}]))
             => ByWebhook("reconciler-transition");
         "a shadow deleted": Reconciler, known(), Ask::Delete => Allowed;
-        "all shadows deleted, by the reconciler": Reconciler, known(), Ask::DeleteAll => ByRbac, behind(Allowed);
+        "all shadows deleted, by the reconciler": Reconciler, known(), Ask::DeleteAll => ByRbac, behind: Some(Allowed);
         "a shadow deleted, by a person": Admin, known(), Ask::Delete => Allowed;
         "a shadow created, by a person": Admin, missing(), Ask::Create(json!({})) => Allowed;
     };
@@ -117,7 +117,11 @@ fn every_way(actor: Actor, rule: &'static str) -> Vec<Row> {
     ];
     let row = |(says, ask): (&str, Ask)| {
         let before = if ask.creates() { missing() } else { known() };
-        Row::new(format!("{actor:?}: {says}"), actor, before, ask, ByRbac).behind(ByBoth(rule))
+        let row = Row::new(format!("{actor:?}: {says}"), actor, before, ask, ByRbac);
+        Row {
+            behind: Some(ByBoth(rule)),
+            ..row
+        }
     };
     asks.into_iter().map(row).collect()
 }
