@@ -1,7 +1,5 @@
 //! The image of an attempt that was given up, row by row: it is kept for as long as nobody else has touched it.
 
-use brupop_apply::apply;
-
 use super::*;
 use Command::{Activate, Deactivate, Prepare, Refresh};
 
@@ -143,39 +141,6 @@ fn an_activate_that_fails_is_repeated_while_the_image_is_whole() {
             &memory,
         );
         assert_eq!(memory.activate_failed, expected, "{command:?} {success}");
-    }
-}
-
-/// The time of the look before it stands in no status.
-#[test]
-fn an_activate_that_fails_is_repeated_without_a_download() {
-    let turn = holding(State::StagedAndPerformedUpdate, staged(NEW, 5));
-    let (mut read, mut memory) = (turn, looking(5));
-    for (updates, words_of_step) in [
-        (is_staged(last(Refresh, true, 7)), "activate"),
-        (Updates::Busy, "poll"),
-        (is_staged(last(Refresh, true, 7)), "poll"),
-        (is_staged(last(Activate, false, 8)), "StepFailed"),
-        (is_staged(last(Activate, false, 8)), "refresh"),
-        (is_staged(last(Refresh, true, 9)), "activate"),
-        (is_staged(last(Activate, false, 10)), "StatusStaged"),
-        (is_staged(last(Activate, false, 10)), "refresh"),
-        (is_staged(last(Refresh, true, 11)), "activate"),
-        (
-            is_ready(last(Activate, true, 12)),
-            "StatusStaged StagedAndPerformedUpdate",
-        ),
-    ] {
-        let before = read.clone();
-        let (step, next) = step(&old(updates), &facts(&before), &memory);
-        assert!(
-            words(&step).starts_with(words_of_step),
-            "{step:?}, not {words_of_step}"
-        );
-        if let Step::Report(write) = &step {
-            apply(write, &mut read).unwrap();
-        }
-        memory = next;
     }
 }
 

@@ -14,10 +14,8 @@ fn message_after(exit_status: Option<i32>, stderr: &str) -> String {
     };
     let updates = known(UpdateState::Available, Some(NEW), None, ended);
     let host = HostFacts {
-        boot_id: BOOT,
-        version: OLD,
         updates,
-        now: NOW,
+        ..old(Updates::Unknown)
     };
     let mut shadow = shadow(State::StagedAndPerformedUpdate);
     let read = shadow.clone();
