@@ -21,6 +21,7 @@ pub use error::HostError;
 
 use brupop_agent_core::answer::{Nonsense, parse_os};
 use brupop_agent_core::step::{Command, HostCall};
+use brupop_api::printable::printable;
 
 /// Longest answer that is read, in bytes. A status document with 40,000 versions has less than a quarter of it.
 const BODY_MAX: usize = 4 << 20;
@@ -172,10 +173,11 @@ fn unexpected(call: &'static str, (status, body): &(StatusCode, Bytes)) -> HostE
     }
 }
 
-/// The host's sentence, fit for a log line and a status.
+/// Returns the host's sentence, printable and at most [`SENTENCE_MAX`] bytes.
 fn sentence(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(SENTENCE_MAX)]);
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    printable(&line, SENTENCE_MAX).into_owned()
 }
 
 #[cfg(test)]
@@ -191,6 +193,10 @@ mod tests {
                 .chars()
                 .all(|c| c == char::REPLACEMENT_CHARACTER)
         );
-        assert!(sentence(&vec![0xff; 100_000]).len() <= 3 * SENTENCE_MAX);
+        assert!(sentence(&vec![0xff; 100_000]).len() <= SENTENCE_MAX);
+        assert_eq!(
+            sentence("\u{9b}2J\u{202e}no".as_bytes()),
+            "\\u{9b}2J\\u{202e}no"
+        );
     }
 }
