@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use brupop_api::crds::MESSAGE_MAX;
+use brupop_api::crds::{COUNTER_MAX, MESSAGE_MAX};
 use brupop_api::facts::ShadowFacts;
 use brupop_api::printable::printable;
 use brupop_api::shadow::Staged;
@@ -149,7 +149,8 @@ impl<'a> Report<'a> {
     pub(super) fn crash(&mut self, sentence: &str) {
         self.problem(Problem::StepFailed, sentence);
         let crashes = self.shadow.status.crash_count.unwrap_or(0);
-        self.failures(crashes.saturating_add(1), Some(self.now));
+        let crashes = crashes.saturating_add(1).min(COUNTER_MAX);
+        self.failures(crashes, Some(self.now));
     }
 
     /// Nothing has failed since the last success.

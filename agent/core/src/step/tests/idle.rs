@@ -1,5 +1,6 @@
 //! Idle, row by row: first words, looking for updates, undoing what was ours.
 
+use brupop_api::crds::COUNTER_MAX;
 use brupop_api::shadow::LastFailure;
 
 use super::*;
@@ -254,6 +255,10 @@ fn idle_reports_once_that_the_host_fell_back() {
     check! {
         "not yet said": fallen, given_up(1, BOOT, staged), fresh()
             => "StatusBootId StepFailed \"the host fell back to 1.19.4 when it rebooted\" CrashCount FailureTimestamp \
+                Idle -StatusRebootClaimedBootId";
+        "after more failures than can be counted": fallen,
+            with(given_up(1, BOOT, staged), |_, status| status.crash_count = Some(COUNTER_MAX)), fresh()
+            => "StatusBootId StepFailed \"the host fell back to 1.19.4 when it rebooted\" FailureTimestamp \
                 Idle -StatusRebootClaimedBootId";
         "said": fallen, given_up(1, BOOT, State::ErrorReset), fresh()
             => "StatusBootId Idle -StatusRebootClaimedBootId";
