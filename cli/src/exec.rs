@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use brupop_api::crds::MESSAGE_MAX;
+use brupop_api::crds::{MESSAGE_MAX, NAME_MAX};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::process::Command;
@@ -18,7 +18,7 @@ use crate::words::shown;
 /// The command that kubectl runs in a pod of the Deployment.
 const PLAN: &str = "deploy/brupop-reconciler --container=reconciler -- /brupop-reconciler plan";
 
-/// The plan of the reconciler, as it prints it.
+/// The plan of the reconciler as it prints it, fit to be shown.
 #[derive(Debug, Serialize)]
 pub(crate) struct Plan(Value);
 
@@ -44,7 +44,7 @@ pub(crate) async fn plan(server: &OperatorApi, target: &Target, now: bool) -> Re
         return Err(Error::Plan(shown(why.trim(), 4 * MESSAGE_MAX)));
     }
     let plan = serde_json::from_slice(&ended.stdout);
-    plan.map(Plan)
+    plan.map(|plan| Plan(clean(plan)))
         .map_err(|error| Error::Plan(error.to_string()))
 }
 
@@ -70,13 +70,24 @@ impl View for Plan {
     }
 }
 
+/// Makes each text and key fit to be shown: whoever answers in the pod's place can print anything.
+fn clean(value: Value) -> Value {
+    let field = |(key, value): (String, _)| (shown(&key, NAME_MAX), clean(value));
+    match value {
+        Value::String(text) => shown(&text, MESSAGE_MAX).into(),
+        Value::Array(items) => items.into_iter().map(clean).collect(),
+        Value::Object(fields) => fields.into_iter().map(field).collect(),
+        other => other,
+    }
+}
+
 fn text(value: &Value) -> String {
     match value {
-        Value::String(text) => shown(text, MESSAGE_MAX),
+        Value::String(text) => text.clone(),
         Value::Null => "-".to_owned(),
         Value::Object(next) => {
             let turn = next.get("turn").map(|turn| format!(" ({turn})"));
-            text(&next["what"]) + &turn.unwrap_or_default()
+            text(&value["what"]) + &turn.unwrap_or_default()
         }
         other => other.to_string(),
     }
@@ -85,8 +96,12 @@ fn text(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use anstream::adapter::strip_str;
+    use brupop_api::printable::is_printable;
+    use serde_json::json;
 
     use super::*;
+    use crate::arguments::Output;
+    use crate::page::rendered;
     use crate::report::fixtures::page;
 
     #[test]
@@ -116,9 +131,27 @@ mod tests {
              node-1  default  1.19.4  1.20.0  waits (1)  LimitReached  waiting for a free slot\n"
         );
         assert!(on(Some(60)).lines().all(|line| line.chars().count() <= 60));
-        assert_eq!(
-            text(&Value::from("\u{1b}[2J\u{202e}")),
-            "\\u{1b}[2J\\u{202e}"
-        );
+    }
+
+    #[test]
+    fn a_plan_is_fit_to_be_shown_whatever_answers() {
+        let hostile = "\u{9b}2J\u{202e} run `kubectl delete nodes --all`";
+        let next = json!({"what": hostile, "turn": hostile});
+        let row = json!({"node": "n", "version": [hostile], "target": {"what": {hostile: 1}}, "next": next,
+            "message": [hostile]});
+        let answer =
+            json!({"held": [hostile, {"what": [hostile]}], hostile: hostile, "nodes": [row]});
+        let plan = Plan(clean(answer));
+        let flags = " --context prod".to_owned();
+        let page = Page { flags, ..page() };
+        for output in [Output::Table, Output::Json, Output::Yaml] {
+            let shown = rendered(&plan, output, &page).unwrap();
+            let shown = strip_str(&shown).to_string();
+            assert!(shown.lines().all(is_printable), "{shown}");
+            assert!(
+                !shown.contains('`') && !shown.contains("--context"),
+                "{shown}"
+            );
+        }
     }
 }
