@@ -11,7 +11,7 @@ use brupop_core::pool::Pool;
 use brupop_runtime::errors::describe;
 use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
@@ -20,7 +20,7 @@ use crate::access::Right;
 use crate::error::Error;
 use crate::event::Event;
 use crate::leads::Leads;
-use crate::operator;
+use crate::operator::{self, OperatorPod};
 use crate::page::Changed;
 use crate::steer::PlannedChange;
 use crate::words::{self, shown};
@@ -110,9 +110,9 @@ impl OperatorApi {
     }
 
     /// Reads the pods of the reconciler and the webhook, as far as the caller may.
-    pub async fn operator_pods(&self) -> Vec<Pod> {
+    pub async fn operator_pods(&self) -> Vec<Item<OperatorPod>> {
         let params = ListParams::default().labels(operator::PODS);
-        let pods = self.ours::<Pod>().list(&params).await;
+        let pods = self.ours::<Item<OperatorPod>>().list(&params).await;
         pods.map(|pods| pods.items).unwrap_or_default()
     }
 
@@ -166,10 +166,9 @@ impl OperatorApi {
 
     async fn node_names(&self, params: &ListParams) -> Result<Vec<String>, Error> {
         let nodes = self.nodes();
-        let found = nodes.list_metadata(params).await;
+        let found = nodes.list(params).await;
         let found = found.map_err(|error| Right::of("list", &nodes).failed(error))?;
-        let names = found.items.into_iter().filter_map(|it| it.metadata.name);
-        Ok(names.collect())
+        Ok(found.iter().map(|item| item.name().to_owned()).collect())
     }
 
     /// Reads a node's shadow and recent Events; the Node, if it has no shadow.
@@ -369,6 +368,27 @@ mod tests {
             _ if asked.starts_with("/api/") => (otherwise, json!(null)),
             _ => (404, json!(null)),
         })
+    }
+
+    #[tokio::test]
+    async fn objects_with_unreadable_times_are_found() {
+        let server = OperatorApi::answering(|_| {
+            let fields = json!([{"manager": "kubelet", "time": "10000-01-01T23:58:59Z"}]);
+            let metadata = json!({"name": "poisoned", "managedFields": fields});
+            Some(json!({"metadata": {}, "items": [
+                {"metadata": {"name": "sound"}, "spec": {"containers": []}},
+                {"metadata": metadata, "spec": {"containers": []}},
+            ]}))
+        });
+        let nodes = server.selected_nodes("a=b").await.unwrap();
+        assert_eq!(nodes, ["sound", "poisoned"]);
+        assert_eq!(server.around().await.cordoned, Some(nodes));
+        let pods = server.operator_pods().await;
+        let read: Vec<_> = pods
+            .iter()
+            .map(|pod| (pod.name(), pod.ok().is_some()))
+            .collect();
+        assert_eq!(read, [("sound", true), ("poisoned", true)]);
     }
 
     #[tokio::test]

@@ -1,15 +1,31 @@
 //! The operator's own pods: which versions run, and which pods do not start.
 
+use brupop_api::Item;
 use brupop_api::crds::{MESSAGE_MAX, WORD_MAX};
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
-use kube::ResourceExt as _;
-use serde::Serialize;
+use brupop_api::item::{Readable, Unreadable};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodSpec, PodStatus};
+use serde::{Deserialize, Serialize};
 
 use crate::page::{Page, View};
 use crate::words::{self, shown};
 
 /// Selects the pods of the reconciler and the webhook.
 pub(crate) const PODS: &str = "brupop.bottlerocket.aws/component in (reconciler,webhook)";
+
+/// A pod of the operator.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct OperatorPod {
+    spec: PodSpec,
+    status: Option<PodStatus>,
+}
+
+impl Readable for OperatorPod {
+    type Kind = Pod;
+
+    fn read(json: &str) -> Result<Self, Unreadable> {
+        Ok(serde_json::from_str(json)?)
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Versions {
@@ -19,9 +35,9 @@ pub(crate) struct Versions {
 }
 
 /// Returns the versions of the plugin and of these pods.
-pub(crate) fn versions(pods: &[Pod]) -> Versions {
-    let specs = pods.iter().filter_map(|pod| pod.spec.as_ref());
-    let containers = specs.flat_map(|spec| &spec.containers);
+pub(crate) fn versions(pods: &[Item<OperatorPod>]) -> Versions {
+    let pods = pods.iter().filter_map(Item::ok);
+    let containers = pods.flat_map(|pod| &pod.spec.containers);
     let images = containers.map(|it| {
         let image = it.image.as_deref().unwrap_or_default();
         format!("{}: {}", words::name(&it.name), shown(image, MESSAGE_MAX))
@@ -45,11 +61,11 @@ impl View for Versions {
 }
 
 /// Returns a sentence for each of these pods that does not start, with the last words of its program.
-pub(crate) fn not_started(pods: &[Pod]) -> Vec<String> {
-    let sentence = |pod: &Pod| {
-        let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
+pub(crate) fn not_started(pods: &[Item<OperatorPod>]) -> Vec<String> {
+    let sentence = |pod: &Item<OperatorPod>| {
+        let statuses = pod.ok()?.status.as_ref()?.container_statuses.as_ref()?;
         let why = statuses.iter().find_map(why_not_started)?;
-        Some(format!("{}: {why}", words::name(&pod.name_any())))
+        Some(format!("{}: {why}", words::name(pod.name())))
     };
     pods.iter().filter_map(sentence).collect()
 }
@@ -80,9 +96,11 @@ mod tests {
         let pod = |status: serde_json::Value| {
             let container = json!({"name": "reconciler", "image": "brupop:v1", "imageID": "", "ready": false, "restartCount": 3,
                 "state": status["state"], "lastState": status["lastState"]});
-            serde_json::from_value::<Pod>(json!({"metadata": {"name": "brupop-reconciler-1"},
+            serde_json::from_value::<Item<OperatorPod>>(
+                json!({"metadata": {"name": "brupop-reconciler-1"},
                 "spec": {"containers": [{"name": "reconciler", "image": "brupop:v1"}]},
-                "status": {"containerStatuses": [container]}}))
+                "status": {"containerStatuses": [container]}}),
+            )
             .unwrap()
         };
         let crashes = json!({"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}},
