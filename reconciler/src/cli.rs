@@ -12,7 +12,7 @@ use brupop_core::rules::{Limit, Rules, StepDurations};
 use brupop_core::window;
 
 /// Longest time that can be set, in seconds: a week.
-const LONGEST: u64 = 7 * 24 * 3600;
+const LONGEST: i64 = 7 * 24 * 3600;
 
 /// Updates the Bottlerocket hosts of a cluster, a few at a time.
 #[derive(Clone, Debug, Parser)]
@@ -23,7 +23,7 @@ pub struct Settings {
     pub max_concurrent_update: Limit,
     /// Seconds between a node's exclusion from load balancers and its drain; 0 leaves load balancers alone
     #[arg(long, env = "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", default_value = "0", value_parser = seconds(0))]
-    pub exclude_from_lb_wait_time_in_sec: u64,
+    pub exclude_from_lb_wait_time_in_sec: SignedDuration,
     /// When updates may start: a cron expression of seven fields, seconds first; with a duration five are enough
     #[arg(
         long,
@@ -39,31 +39,31 @@ pub struct Settings {
     pub scheduler_window_duration: Option<SignedDuration>,
     /// Seconds for which a new node is not updated
     #[arg(long, env = "MIN_NODE_AGE_SECONDS", hide = true, default_value = "300", value_parser = seconds(0))]
-    pub min_node_age_seconds: u64,
+    pub min_node_age_seconds: SignedDuration,
     /// Seconds for which a node that somebody else has cordoned counts against the limit
     #[arg(long, env = "CORDONED_BY_OTHERS_SECONDS", hide = true, default_value = "3600", value_parser = seconds(0))]
-    pub cordoned_by_others_seconds: u64,
+    pub cordoned_by_others_seconds: SignedDuration,
     /// Seconds for which an updated node and its agent must stay Ready before its update is done
     #[arg(long, env = "SOAK_SECONDS", hide = true, default_value = "60", value_parser = seconds(0))]
-    pub soak_seconds: u64,
+    pub soak_seconds: SignedDuration,
     /// Seconds after that for which a node keeps its slot while an evicted workload has fewer pods available than before; 0 does not look
     #[arg(long, env = "WORKLOADS_DEADLINE_SECONDS", hide = true, default_value = "900", value_parser = seconds(0))]
-    pub workloads_deadline_seconds: u64,
+    pub workloads_deadline_seconds: SignedDuration,
     /// Seconds allowed for download and activation on the slowest network
     #[arg(long, env = "STAGE_DEADLINE_SECONDS", hide = true, default_value = "14400", value_parser = seconds(1))]
-    pub stage_deadline_seconds: u64,
+    pub stage_deadline_seconds: SignedDuration,
     /// Seconds allowed for a drain
     #[arg(long, env = "DRAIN_DEADLINE_SECONDS", hide = true, default_value = "900", value_parser = seconds(1))]
-    pub drain_deadline_seconds: u64,
+    pub drain_deadline_seconds: SignedDuration,
     /// Seconds allowed for a reboot, from its grant on
     #[arg(long, env = "REBOOT_DEADLINE_SECONDS", hide = true, default_value = "1800", value_parser = seconds(1))]
-    pub reboot_deadline_seconds: u64,
+    pub reboot_deadline_seconds: SignedDuration,
     /// Seconds allowed for short steps of an agent or a node
     #[arg(long, env = "SETTLE_DEADLINE_SECONDS", hide = true, default_value = "600", value_parser = seconds(1))]
-    pub settle_deadline_seconds: u64,
+    pub settle_deadline_seconds: SignedDuration,
     /// Seconds that a node waits after its first failure; each further one doubles this, up to a day; after a failed drain thirty times as long
     #[arg(long, env = "BACK_OFF_BASE_SECONDS", hide = true, default_value = "120", value_parser = seconds(1))]
-    pub back_off_base_seconds: u64,
+    pub back_off_base_seconds: SignedDuration,
     /// Seconds after which another replica takes over from a silent leader
     #[arg(long, env = "LEASE_DURATION_SECONDS", hide = true, default_value = "15", value_parser = value_parser!(u64).range(3..=300))]
     pub lease_duration_seconds: u64,
@@ -129,44 +129,42 @@ impl Settings {
         )
         .map_err(|why| format!("SCHEDULER_CRON_EXPRESSION \"{expression}\": {why}"))?;
         let step_durations = StepDurations {
-            exclusion: duration(self.exclude_from_lb_wait_time_in_sec),
-            drain: duration(self.drain_deadline_seconds),
-            verify: duration(self.soak_seconds),
-            workloads: duration(self.workloads_deadline_seconds),
+            exclusion: self.exclude_from_lb_wait_time_in_sec,
+            drain: self.drain_deadline_seconds,
+            verify: self.soak_seconds,
+            workloads: self.workloads_deadline_seconds,
         };
         Ok(Policy {
             default_pool: Rules::of_settings(self.max_concurrent_update, windows, step_durations),
             durations: Durations {
-                stage: duration(self.stage_deadline_seconds),
-                reboot: duration(self.reboot_deadline_seconds),
-                settle: duration(self.settle_deadline_seconds),
-                back_off_base: duration(self.back_off_base_seconds),
-                min_node_age: duration(self.min_node_age_seconds),
-                others_cordon: duration(self.cordoned_by_others_seconds),
+                stage: self.stage_deadline_seconds,
+                reboot: self.reboot_deadline_seconds,
+                settle: self.settle_deadline_seconds,
+                back_off_base: self.back_off_base_seconds,
+                min_node_age: self.min_node_age_seconds,
+                others_cordon: self.cordoned_by_others_seconds,
             },
             auto_label: self.auto_label,
         })
     }
 }
 
-/// `LONGEST` is far below `i64::MAX`.
-fn duration(seconds: u64) -> SignedDuration {
-    SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX))
-}
-
 fn window(text: &str) -> Result<SignedDuration, String> {
-    let week = SignedDuration::from_hours(7 * 24);
+    let week = SignedDuration::from_secs(LONGEST);
     text.parse()
         .ok()
         .filter(|duration: &SignedDuration| duration.is_positive() && *duration <= week)
         .ok_or_else(|| "write hours and minutes up to a week, such as 4h or 90m".to_owned())
 }
 
-fn seconds(least: u64) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
+fn seconds(
+    least: i64,
+) -> impl Fn(&str) -> Result<SignedDuration, String> + Clone + Send + Sync + 'static {
     move |text| {
-        text.parse()
-            .ok()
-            .filter(|seconds| (least..=LONGEST).contains(seconds))
+        let seconds = text.parse().ok();
+        let seconds = seconds.filter(|seconds| (least..=LONGEST).contains(seconds));
+        seconds
+            .map(SignedDuration::from_secs)
             .ok_or_else(|| format!("write whole seconds from {least} to {LONGEST}, such as 300"))
     }
 }

@@ -3,7 +3,7 @@
 //! - The loop: [`process`] wires everything, [`run`] wakes. Below it, `pass` observes, decides and sends; `requests` write, and
 //!   `answers` takes in what comes back; `drainer` and [`run::evict`] empty nodes; `workloads` reads what is not watched; `status`
 //!   tells people; `checks` make sure that updates may start, and `gates` ask others.
-//! - `watches` and `pods` keep objects up to date, `lease` is held.
+//! - `watches` keep objects up to date, `lease` is held.
 //! - [`cli`] and [`plan`] are the subcommands and settings, `metrics` the figures.
 //!
 //! Read the core first, then `run/pass.rs`, which calls it.
@@ -12,7 +12,6 @@ pub mod cli;
 mod lease;
 mod metrics;
 pub mod plan;
-mod pods;
 pub mod process;
 pub mod run;
 mod watches;

@@ -26,13 +26,12 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::cli::Settings;
 use crate::metrics::Metrics;
-use crate::pods::MAX_POD_WATCHES;
 use crate::process::{ProcessError, own_node, reporter};
 use crate::run::Pass;
 use crate::run::Reconciler;
 use crate::run::checks::Finding;
 use crate::run::requests::ApiServer;
-use crate::watches::Watches;
+use crate::watches::{MAX_POD_WATCHES, Watches};
 
 /// Longest wait until all is read that a decision needs.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -85,7 +84,7 @@ pub struct Plan {
 /// # Errors
 /// The cluster cannot be read, or the settings cannot be understood.
 pub async fn run(settings: Settings, now: bool) -> Result<String, ProcessError> {
-    let policy = settings.policy().map_err(ProcessError::Other)?;
+    let policy = settings.policy().map_err(ProcessError::Schedule)?;
     let config = ClusterConfig::of_pod("brupop-reconciler-plan")?;
     let client = config.client_without_retry()?;
     let api = ApiServer {
@@ -126,9 +125,7 @@ impl Reconciler {
                 () = watches.pods_changed.notified() => {}
                 Some(complete) = self.leading.under_way.next() => complete(&mut self),
                 () = sleep_until(deadline) => {
-                    let (seconds, unread) = (DEADLINE.as_secs(), unread.join(", "));
-                    let says = format!("not read within {seconds} s: {unread}");
-                    return Err(ProcessError::Other(says));
+                    return Err(ProcessError::NotRead(DEADLINE.as_secs(), unread.join(", ")));
                 }
             }
         }
@@ -182,13 +179,8 @@ impl Reconciler {
             let mut conditions = ledger.iter().flat_map(|ledger| &ledger.conditions);
             conditions.any(|it| it.type_ == type_ && it.status == ConditionStatus::True)
         };
-        let finding = |holds| {
-            if holds {
-                Finding::Holds
-            } else {
-                Finding::Fails(String::new())
-            }
-        };
+        let fails = || Finding::Fails(String::new());
+        let finding = |holds| if holds { Finding::Holds } else { fails() };
         let leading = &mut self.leading;
         leading.state.term = ledger.and_then(|ledger| ledger.term).unwrap_or(0);
         leading
@@ -208,15 +200,9 @@ impl Reconciler {
         let pods_known = drains >= MAX_POD_WATCHES
             || next.all(|&index| observed.views[index].led.drain.is_some());
         let answered = self.leading.under_way.is_empty();
-        let read = [
-            (answered, "workloads, the sources of gates, or a right"),
-            (
-                pods_known,
-                "the next nodes' pods, their budgets or workloads",
-            ),
-        ];
-        let unread = read.into_iter().filter(|(is_read, _)| !is_read);
-        unread.map(|(_, what)| what).collect()
+        let answers = (!answered).then_some("workloads, the sources of gates, or a right");
+        let pods = (!pods_known).then_some("the next nodes' pods, their budgets or workloads");
+        answers.into_iter().chain(pods).collect()
     }
 }
 

@@ -41,9 +41,15 @@ pub enum ProcessError {
     /// The operating system refuses what is needed.
     #[error("cannot {0}")]
     System(&'static str, #[source] std::io::Error),
-    /// Something else, in a sentence.
+    /// The schedule is not understood; says what to write instead.
     #[error("{0}")]
-    Other(String),
+    Schedule(String),
+    /// `POD_NAME` is not set.
+    #[error("set POD_NAME to the name of this pod: the Lease and Events carry it")]
+    NoPodName,
+    /// What a plan needs was not read in time.
+    #[error("not read within {0} s: {1}")]
+    NotRead(u64, String),
 }
 
 /// Runs the reconciler until it is told to end.
@@ -51,7 +57,7 @@ pub enum ProcessError {
 /// # Errors
 /// It cannot start. Once it runs, it logs errors and tries again.
 pub async fn run(settings: Settings) -> Result<(), ProcessError> {
-    let policy = settings.policy().map_err(ProcessError::Other)?;
+    let policy = settings.policy().map_err(ProcessError::Schedule)?;
     if !policy.default_pool.open_ever(Timestamp::now()) {
         // It is no error: the expression may have named a day that has come, and what was begun then goes on.
         let expression = &settings.scheduler_cron_expression;
@@ -59,10 +65,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
         tracing::warn!(expression, "{says}");
     }
     let us = settings.pod_name.clone().filter(|name| !name.is_empty());
-    let us = us.ok_or_else(|| {
-        let says = "set POD_NAME to the name of this pod: the Lease and Events carry it";
-        ProcessError::Other(says.to_owned())
-    })?;
+    let us = us.ok_or(ProcessError::NoPodName)?;
     let metrics = Metrics::default();
     let cluster =
         ClusterConfig::of_pod("brupop-reconciler")?.counting(&metrics.process.api_requests);

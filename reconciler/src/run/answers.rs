@@ -13,7 +13,7 @@ use brupop_runtime::waits::doubled;
 use serde_json::value::RawValue;
 
 use crate::run::Reconciler;
-use crate::run::requests::{Answer, Body, Context, Outcome, Purpose, Request, Shown};
+use crate::run::requests::{Answer, Body, Context, Outcome, Request, Shown};
 
 /// No node is labelled for so long after one could not be: most likely none can.
 const OPT_IN_PAUSE: Duration = Duration::from_secs(30);
@@ -255,9 +255,7 @@ impl Reconciler {
                 self.leading.requests.of(&request.object).failed(now);
             }
             // That a node cannot be labelled, or an object read, says nothing of updates.
-            Outcome::Denied(_, why)
-                if request.purpose == Purpose::OptIn || request.body == Body::Read =>
-            {
+            Outcome::Denied(_, why) if request.context.opts_in || request.body == Body::Read => {
                 self.failed(&request, &why);
             }
             Outcome::Failed(why) => self.failed(&request, &why),
@@ -293,7 +291,7 @@ impl Reconciler {
         self.doubt_admission(request, why);
         let object = request.object.as_str();
         let Context { node, reason, .. } = &request.context;
-        if request.purpose == Purpose::OptIn {
+        if request.context.opts_in {
             self.leading.requests.opt_in_from = now + OPT_IN_PAUSE;
             self.not_opted_in(&request.context, why);
         } else if is_news {
@@ -315,7 +313,7 @@ impl Reconciler {
         let now = self.now();
         let Request {
             object,
-            purpose,
+            term,
             context,
             ..
         } = request;
@@ -353,13 +351,12 @@ impl Reconciler {
                 "the same was written many times; writing less often"
             );
         }
-        match purpose {
-            Purpose::BeginTerm(term) => {
-                self.leading.state.term = term;
-                tracing::info!(term, "this process leads");
-            }
-            Purpose::OptIn => drop(self.leading.requests.opt_in_log.resolved()),
-            Purpose::Other => {}
+        if let Some(term) = term {
+            self.leading.state.term = term;
+            tracing::info!(term, "this process leads");
+        }
+        if context.opts_in {
+            self.leading.requests.opt_in_log.resolved();
         }
         if may_log {
             tracing::info!(node, version, state, reason, object, "{what}");

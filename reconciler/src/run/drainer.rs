@@ -19,11 +19,11 @@ use brupop_core::policy::Policy;
 use brupop_core::rules::Rules;
 use jiff::Timestamp;
 
-use crate::pods::{For, PodWatches, WantedPods};
 use crate::run::Reconciler;
 use crate::run::evict::Evictions;
 use crate::run::workloads::WorkloadReads;
 use crate::run::{Wake, until};
+use crate::watches::{For, PodWatches, WantedPods};
 
 /// A node is passed over for this long after its pods were last looked at, if there are too many such nodes, or too many pods,
 /// to watch all.
@@ -45,15 +45,10 @@ pub(crate) struct Drainer {
     passed_over: BTreeMap<String, PassedOver>,
 }
 
-/// The moment of a look at pods, on both clocks.
-#[derive(Clone, Copy)]
-pub(crate) struct Moment {
-    pub(crate) now: Duration,
-    pub(crate) time: Timestamp,
-}
-
 /// The result of a look at the pods of a node. It is computed again only when something changes from which it follows.
 struct Look {
+    /// Of the pods of the node, and of all budgets.
+    revisions: [u64; 2],
     from: Basis,
     /// When time alone changes it.
     until: Option<Duration>,
@@ -66,9 +61,9 @@ struct Look {
     arrivals: Option<Arrivals>,
 }
 
+/// How far the update is: all that a look follows from but pods and budgets.
 #[derive(PartialEq, Eq)]
 struct Basis {
-    revisions: [u64; 2],
     marker: Option<Marker>,
     time: DrainTime,
     /// Whether the node's drain respects pods that ask not to be disrupted.
@@ -96,15 +91,14 @@ impl Drainer {
         reconciler: &Reconciler,
         cluster: &mut Cluster,
         leader: &LeaderState,
-        moment: Moment,
+        (now, time): (Duration, Timestamp),
         wake: &mut Wake,
     ) {
-        let Moment { now, time } = moment;
         self.pass_over_too_many(now);
         let wanted = self.wanted(cluster);
         let (client, watches) = (&reconciler.api.client, &reconciler.watches);
         self.watched.want(client, watches, wanted, now);
-        self.look_at_pods(reconciler, cluster, leader, moment);
+        self.look_at_pods(reconciler, cluster, leader, (now, time));
         self.looks
             .retain(|name, _| cluster.records.contains_key(name));
         let mut obstacles = self.obstacles(&reconciler.policy, cluster, now, wake);
@@ -118,7 +112,7 @@ impl Drainer {
                 (Arc::clone(&look.plan), begun.and_then(|_| held_up_by()))
             });
             record.record_drain(drain, time);
-            record.led.scales = self.workloads.scales(name);
+            record.led.scales = self.workloads.scales(name).cloned();
             record.led.obstacle = obstacles.remove(name);
         }
         for namespace in self.watched.relaxed() {
@@ -140,11 +134,6 @@ impl Drainer {
         budgets.iter().filter(|budget| budget.body.is_err()).count()
     }
 
-    /// The first pod of this drain whose eviction has been refused for long, and why.
-    pub(crate) fn lasting_refusal<'p>(&self, plan: &'p DrainPlan) -> Option<(&'p PodKey, &str)> {
-        self.evictions.lasting_refusal(plan)
-    }
-
     /// Looks at the pods of the nodes where something has changed, in turn. However many there are, it does a bounded part of
     /// this at once, and then the loop goes on with it. Until then a node keeps what followed from its pods, unless its update has
     /// come further: then nothing is known. Returns whether anything else follows from pods than before.
@@ -153,9 +142,8 @@ impl Drainer {
         reconciler: &Reconciler,
         cluster: &Cluster,
         leader: &LeaderState,
-        moment: Moment,
+        (now, time): (Duration, Timestamp),
     ) -> bool {
-        let Moment { now, time } = moment;
         let Some(budgets_revision) = self.watched.budgets_revision() else {
             return !std::mem::take(&mut self.looks).is_empty();
         };
@@ -169,10 +157,11 @@ impl Drainer {
             let record = cluster.records.get(name);
             let rules = cluster.rules(cluster.owner(name), &reconciler.policy);
             let revisions = [*revision, budgets_revision];
-            let from = Basis::new(record, revisions, rules, leader, time);
+            let from = Basis::new(record, rules, leader, time);
             let before = self.looks.get(name);
             let is_over = |look: &Look| look.until.is_some_and(|until| until <= now);
-            if before.is_some_and(|look| look.from == from && !is_over(look)) {
+            let is_same = |look: &Look| look.revisions == revisions && look.from == from;
+            if before.is_some_and(|look| is_same(look) && !is_over(look)) {
                 continue;
             }
             // The watch lists the pods once it is told that the drain has begun.
@@ -181,7 +170,7 @@ impl Drainer {
                 if is_listed {
                     reconciler.watches.pods_changed.notify_one();
                 }
-                if before.is_some_and(|look| !look.from.is_as_far_as(&from)) {
+                if before.is_some_and(|look| look.from != from) {
                     changed |= self.looks.remove(name).is_some();
                 }
                 continue;
@@ -190,7 +179,8 @@ impl Drainer {
             let pods = self.watched.kept().pods.of(name);
             let budgets = budgets.get_or_insert_with(|| self.watched.kept().budgets.all());
             cost += drain::cost(pods.iter().map(AsRef::as_ref), budgets);
-            let look = Look::at(&pods, budgets, from, before, moment, namespace);
+            let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
+            let look = Look::at(&pods, budgets, revisions, from, before, (now, time), ours);
             changed |= before.is_none_or(|before| before.leads_to() != look.leads_to());
             self.looks.insert(name.clone(), look);
         }
@@ -297,7 +287,6 @@ fn in_turn<'k>(
 impl Basis {
     fn new(
         record: Option<&NodeRecord>,
-        revisions: [u64; 2],
         rules: &Rules,
         leader: &LeaderState,
         now: Timestamp,
@@ -306,18 +295,11 @@ impl Basis {
         let node = record.and_then(|record| record.node.as_ref());
         let uid = node.map_or("", |node| node.uid.as_str());
         Self {
-            revisions,
             marker: marker.cloned(),
             time: DrainTime::of(&leader.ahead, (uid, marker), rules.durations.drain, now),
             respects: rules.respect_do_not_disrupt,
             force: leader.may_force && rules.wants_force,
         }
-    }
-
-    /// Whether the update is as far as it was, so that at most pods and budgets are others.
-    fn is_as_far_as(&self, other: &Self) -> bool {
-        (&self.marker, &self.time) == (&other.marker, &other.time)
-            && (self.respects, self.force) == (other.respects, other.force)
     }
 
     /// When the drain began, if it has.
@@ -336,12 +318,12 @@ impl Look {
     fn at(
         pods: &[Arc<PodItem>],
         budgets: &[Arc<Item<Budget>>],
+        revisions: [u64; 2],
         from: Basis,
         before: Option<&Self>,
-        Moment { now, time }: Moment,
-        namespace: &str,
+        (now, time): (Duration, Timestamp),
+        ours: impl Fn(&PodItem) -> bool + Copy,
     ) -> Self {
-        let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
         let same_drain = before.filter(|before| before.from.begun() == from.begun());
         let arrivals = from.begun().map(|_| {
             let before = same_drain.and_then(|before| before.arrivals.as_ref());
@@ -380,6 +362,7 @@ impl Look {
         let times = times.into_iter().flatten().map(|at| now + until(time, at));
         let obstacle = drain::obstacle(pods, budgets, ours, from.respects, time);
         Self {
+            revisions,
             until: times.chain(recent.into_values()).min(),
             from,
             plan: Arc::new(plan),

@@ -168,15 +168,9 @@ struct Tried {
 impl Evictions {
     /// The pods of the plan to evict now.
     pub fn due<'p>(&self, plan: &'p DrainPlan, now: Duration) -> Vec<&'p PodKey> {
-        plan.evict
-            .iter()
-            .filter(|pod| self.is_due(pod, now))
-            .collect()
-    }
-
-    fn is_due(&self, pod: &PodKey, now: Duration) -> bool {
         let waits = |tried: &Tried| tried.not_before.is_none_or(|not_before| now < not_before);
-        !self.tried.get(pod).is_some_and(waits)
+        let is_due = |pod: &&PodKey| !self.tried.get(*pod).is_some_and(waits);
+        plan.evict.iter().filter(is_due).collect()
     }
 
     /// The earliest instant at which another of these pods is due.
@@ -206,14 +200,11 @@ impl Evictions {
                 Some(why.clone()),
             ),
         };
-        let is_failure = matches!(
-            answer,
-            EvictionAnswer::Refused(_) | EvictionAnswer::Failed(_)
-        );
-        tried.failures = if is_failure {
-            tried.failures.saturating_add(1)
-        } else {
-            0
+        tried.failures = match answer {
+            EvictionAnswer::Refused(_) | EvictionAnswer::Failed(_) => {
+                tried.failures.saturating_add(1)
+            }
+            _ => 0,
         };
         tried.not_before = Some(now + wait);
         tried.since = why.as_ref().map(|_| tried.since.unwrap_or(now));
@@ -263,14 +254,9 @@ impl Evictions {
             .map(|(pod, _, why)| format!("{}/{} is not evicted: {why}", pod.namespace, pod.name));
         let left = || plan.for_people().next();
         let stuck = || {
-            let (
-                by,
-                PodKey {
-                    namespace, name, ..
-                },
-            ) = plan.leaving.first()?;
+            let (by, pod) = plan.leaving.first()?;
             let late = time.duration_since(*by) >= LATE;
-            late.then(|| overdue(namespace, name, *by))
+            late.then(|| overdue(&pod.namespace, &pod.name, *by))
         };
         let slow = || {
             let (
@@ -298,18 +284,8 @@ impl Evictions {
 }
 
 impl Reconciler {
-    /// Evicts the pods of this plan that are due, as far as there is room.
-    pub(crate) fn evict(&mut self, plan: &DrainPlan, wake: &mut Wake) {
-        self.remove_pods(plan, true, wake);
-    }
-
-    /// Deletes all pods that are left. The operator's own are evicted even now: if their budget forbids it, they are needed.
-    pub(crate) fn delete_pods(&mut self, plan: DrainPlan, wake: &mut Wake) {
-        let by_eviction = plan.evict_operator_pods;
-        self.remove_pods(&plan.forced(), by_eviction, wake);
-    }
-
-    fn remove_pods(&mut self, plan: &DrainPlan, by_eviction: bool, wake: &mut Wake) {
+    /// Evicts the pods of this plan that are due, or deletes them, as far as there is room.
+    pub(crate) fn remove_pods(&mut self, plan: &DrainPlan, by_eviction: bool, wake: &mut Wake) {
         let (now, room) = (
             self.now(),
             MAX_EVICTIONS.saturating_sub(self.evicting.len()),

@@ -16,11 +16,10 @@ use brupop_core::status::{EventText, halts};
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 
 use crate::metrics::Series;
-use crate::pods::LOOK_AGAIN;
 use crate::run::checks;
-use crate::run::drainer::Moment;
-use crate::run::requests::{Body, Context, Purpose, Request};
+use crate::run::requests::{Body, Context, Request};
 use crate::run::{Pass, Reconciler, Wake, until};
+use crate::watches::LOOK_AGAIN;
 
 impl Reconciler {
     /// One pass. Returns when to look again, if nothing changes until then.
@@ -69,8 +68,7 @@ impl Reconciler {
         self.look_again_at_pools(&cluster, &mut wake);
         self.bring_up_to_date(&mut leader);
         let mut drainer = std::mem::take(&mut self.leading.drainer);
-        let moment = Moment { now, time };
-        drainer.watch(self, &mut cluster, &leader, moment, &mut wake);
+        drainer.watch(self, &mut cluster, &leader, (now, time), &mut wake);
         self.leading.drainer = drainer;
         self.record_denials(&mut cluster, &mut wake);
         cluster.record_cordons(time);
@@ -153,8 +151,8 @@ impl Reconciler {
         }
         let (term, write) = decide::new_term(cluster.ledger(), &pass.observed.views);
         if let Some(request) = Request::to_ledger(cluster, &write, None) {
-            let purpose = Purpose::BeginTerm(term);
-            self.send(pass, Request { purpose, ..request });
+            let term = Some(term);
+            self.send(pass, Request { term, ..request });
         }
         false
     }
@@ -316,9 +314,11 @@ impl Reconciler {
         let (cluster, name) = (pass.cluster, view.shadow_name);
         let Some(step) = decision.step else { return };
         match (step, cluster.drain(name)) {
-            (Step::Evict, Some(plan)) => return self.evict(plan, &mut pass.wake),
+            (Step::Evict, Some(plan)) => return self.remove_pods(plan, true, &mut pass.wake),
             (Step::DeletePods, Some(plan)) => {
-                return self.delete_pods(plan.clone(), &mut pass.wake);
+                // The operator's own are evicted even now: if their budget forbids it, they are needed.
+                let (by_eviction, forced) = (plan.evict_operator_pods, plan.clone().forced());
+                return self.remove_pods(&forced, by_eviction, &mut pass.wake);
             }
             (Step::Cordon | Step::CordonAgain, Some(plan)) => {
                 // Their marker notes how many pods of these are available.
@@ -375,7 +375,7 @@ impl Reconciler {
         let state = std::mem::take(&mut self.leading.state);
         let mut drainer = std::mem::take(&mut self.leading.drainer);
         let (now, time) = (self.now(), Timestamp::now());
-        let changed = drainer.look_at_pods(self, &cluster, &state, Moment { now, time });
+        let changed = drainer.look_at_pods(self, &cluster, &state, (now, time));
         (self.leading.state, self.leading.drainer) = (state, drainer);
         changed
     }

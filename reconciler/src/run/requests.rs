@@ -30,9 +30,9 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::pods::on_node;
 use crate::run::Reconciler;
 use crate::run::{Pass, Wake};
+use crate::watches::on_node;
 
 /// Longest wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -52,7 +52,8 @@ pub struct Request {
     pub body: Body,
     /// The `resourceVersion` of the object that it was decided on.
     pub seen: Option<u64>,
-    pub purpose: Purpose,
+    /// The term that it writes: this process leads once it succeeds.
+    pub term: Option<u64>,
     pub context: Context,
 }
 
@@ -87,15 +88,6 @@ pub struct Confirm {
     pub left: Vec<PodKey>,
 }
 
-/// The purpose of a request, if its answer means more than that the object was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// To write this leader's term: this process leads once it succeeds.
-    BeginTerm(u64),
-    OptIn,
-    Other,
-}
-
 /// The node of a request, for logs, and the Event to publish once the request succeeds.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
@@ -108,6 +100,8 @@ pub struct Context {
     pub about: Option<ObjectReference>,
     /// The phase or update that ends once the request succeeds.
     pub ended: Vec<Ended>,
+    /// It opts the node in.
+    pub opts_in: bool,
 }
 
 #[derive(Debug)]
@@ -180,7 +174,7 @@ impl Context {
             reason,
             event,
             about: on_node.or_else(on_shadow),
-            ended: vec![],
+            ..Self::default()
         }
     }
 
@@ -201,7 +195,7 @@ impl Request {
             seen: cluster.version(&object),
             object,
             body,
-            purpose: Purpose::Other,
+            term: None,
             context,
         }
     }
@@ -254,13 +248,11 @@ impl Request {
             reason: event.reason,
             event: Some(event),
             about: Some(node.object_ref()),
+            opts_in: true,
             ..Context::default()
         };
         let body = Body::Patch(patch(cluster, write)?);
-        Some(Self {
-            purpose: Purpose::OptIn,
-            ..Self::new(cluster, write.object.owned(), body, context)
-        })
+        Some(Self::new(cluster, write.object.owned(), body, context))
     }
 }
 

@@ -74,40 +74,26 @@ impl Default for ToldOfNode {
     }
 }
 
-/// The meaning of a reason for the update of its node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progressing {
-    /// A step begins, of this word.
-    Begins(&'static str),
-    /// The update has ended, and the condition does not say so yet.
-    Ended,
-    Other,
-}
-
 impl ToldOfNode {
-    /// These conditions are wanted, and others are stored. Returns when to ask again; `None` if they are due. Steps of an
+    /// These conditions are wanted, and others are stored. Returns when to ask again; `None` if they are due. The steps of an
     /// update are told at once, and once each, and so is its end; all else only if it lasts.
     fn waits_until(
         &mut self,
         wanted: &[DesiredCondition],
-        progressing: Progressing,
+        step: Option<&'static str>,
+        has_ended: bool,
         now: Duration,
     ) -> Option<Duration> {
-        match progressing {
-            Progressing::Begins(word) if self.step != Some(word) => None,
-            Progressing::Ended => None,
-            _ => self.conditions.waits_until(wanted.to_vec(), now),
+        if has_ended || (step.is_some() && step != self.step) {
+            return None;
         }
+        self.conditions.waits_until(wanted.to_vec(), now)
     }
 
     /// The conditions that are wanted are stored.
-    fn stored(&mut self, progressing: Progressing, has_slot: bool) {
+    fn stored(&mut self, step: Option<&'static str>, has_slot: bool) {
         self.conditions.forget();
-        match progressing {
-            Progressing::Begins(word) => self.step = Some(word),
-            _ if !has_slot => self.step = None,
-            _ => {}
-        }
+        self.step = step.or(self.step.filter(|_| has_slot));
     }
 }
 
@@ -236,12 +222,13 @@ impl Reconciler {
         let wanted = [Some(progressing), overdue, available];
         let wanted: Vec<DesiredCondition> = wanted.into_iter().flatten().collect();
         let (now, has_slot) = (self.now(), fleet.slots.contains_key(name));
-        let progressing = progress(shadow, has_slot, reason);
+        let step = (has_slot && reason.begins_step()).then(|| reason.as_str());
+        let has_ended = !has_slot && !reason.is_moving() && is_told_to_move(shadow);
         let told = self.leading.told.node(name);
         if status::shadow_has(shadow, pool, &wanted) {
-            return told.stored(progressing, has_slot);
+            return told.stored(step, has_slot);
         }
-        if let Some(due) = told.waits_until(&wanted, progressing, now) {
+        if let Some(due) = told.waits_until(&wanted, step, has_ended, now) {
             return pass.wake.by(due);
         }
         // When there is room again, a request has been answered, and that makes a pass.
@@ -371,7 +358,7 @@ impl Reconciler {
     /// Publishes, once for each answer, why evictions of a drain have been refused for long.
     fn publish_refusal(&mut self, pass: &Pass<'_>, view: &NodeView<'_>) {
         let plan = pass.cluster.drain(view.shadow_name);
-        let refusal = plan.and_then(|plan| self.leading.drainer.lasting_refusal(plan));
+        let refusal = plan.and_then(|plan| self.leading.drainer.evictions.lasting_refusal(plan));
         let Some((pod, why)) = refusal else { return };
         let told = self.leading.told.nodes.entry(view.shadow_name.to_owned());
         if told.or_default().refusals.insert(why.to_owned()) {
@@ -494,16 +481,10 @@ impl Reconciler {
     }
 }
 
-/// Returns what the reason means for the update of its node, whose condition may say something older.
-fn progress(shadow: &BottlerocketShadow, has_slot: bool, reason: &Reason<'_>) -> Progressing {
-    let told = || Reason::of_word(&told_progress(shadow)?.reason);
-    if has_slot && reason.begins_step() {
-        Progressing::Begins(reason.as_str())
-    } else if !has_slot && !reason.is_moving() && told().is_some_and(|told| told.is_moving()) {
-        Progressing::Ended
-    } else {
-        Progressing::Other
-    }
+/// Whether the condition says that the node moves.
+fn is_told_to_move(shadow: &BottlerocketShadow) -> bool {
+    let told = told_progress(shadow).and_then(|told| Reason::of_word(&told.reason));
+    told.is_some_and(|told| told.is_moving())
 }
 
 /// The time as conditions record it, in whole seconds.

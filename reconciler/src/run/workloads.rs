@@ -74,11 +74,6 @@ impl WorkloadReads {
         }
     }
 
-    /// Whether a read has ended.
-    pub fn has_ended(&self, name: &str) -> bool {
-        self.0.get(name).is_some_and(|reads| !reads.wait.is_zero())
-    }
-
     /// Forgets what no decision has asked for since the last call.
     pub fn prune(&mut self) {
         self.0
@@ -86,9 +81,9 @@ impl WorkloadReads {
     }
 
     /// Returns what was read for a node, if a read has ended.
-    pub fn scales(&self, name: &str) -> Option<Scales> {
+    pub fn scales(&self, name: &str) -> Option<&Scales> {
         let reads = self.0.get(name).filter(|reads| !reads.wait.is_zero())?;
-        Some(reads.scales.clone())
+        Some(&reads.scales)
     }
 }
 
@@ -138,7 +133,7 @@ impl Reconciler {
         let reads = &mut self.leading.drainer.workloads;
         let unread = reads.unread(name, owners);
         let Some(due) = reads.due(name) else { return };
-        if unread.is_empty() && reads.has_ended(name) || !has_room {
+        if unread.is_empty() && reads.scales(name).is_some() || !has_room {
             return;
         }
         if now < due {
@@ -156,7 +151,7 @@ impl Reconciler {
     pub(crate) fn read_evicted(&mut self, view: &NodeView<'_>, wake: &mut Wake) {
         let name = view.shadow_name;
         let reads = &self.leading.drainer.workloads;
-        let is_awaited = view.evicted != Evicted::Back || reads.has_ended(name);
+        let is_awaited = view.evicted != Evicted::Back || reads.scales(name).is_some();
         let marker = view.node.and_then(|node| node.marker());
         if let Some(marker) = marker.filter(|_| view.time.verified && is_awaited) {
             let owners = marker.evicted_owners.iter();

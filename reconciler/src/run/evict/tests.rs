@@ -237,7 +237,7 @@ fn a_deletion_by_force_is_remembered() {
 async fn a_process_that_no_longer_leads_evicts_nothing() {
     let (mut reconciler, mut writes) = not_leading();
     let plan = plan(&["p"]);
-    reconciler.evict(&plan, &mut Wake::default());
+    reconciler.remove_pods(&plan, true, &mut Wake::default());
     let (_, answer) = reconciler.evicting.join_next().await.unwrap().unwrap();
     assert_eq!((answer.as_str(), writes.try_recv().ok()), ("failed", None));
 }

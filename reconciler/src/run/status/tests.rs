@@ -53,18 +53,18 @@ fn steps_are_told_at_once_and_once_each() {
         [DesiredCondition::progressing(&reason, "", "")]
     };
     let second = Some(NOW + Duration::from_secs(1));
-    let begins = Progressing::Begins;
-    for (word, progressing, has_slot, waits) in [
-        ("LimitReached", Progressing::Other, false, second),
-        ("Staging", begins("Staging"), true, None),
-        ("AgentSilent", Progressing::Other, true, second),
-        ("Staging", begins("Staging"), true, second),
-        ("Draining", begins("Draining"), true, None),
-        ("NoUpdate", Progressing::Ended, false, None),
-        ("Draining", begins("Draining"), true, None),
+    for (word, begins, has_slot, waits) in [
+        ("LimitReached", false, false, second),
+        ("Staging", true, true, None),
+        ("AgentSilent", false, true, second),
+        ("Staging", true, true, second),
+        ("Draining", true, true, None),
+        ("NoUpdate", false, false, None),
+        ("Draining", true, true, None),
     ] {
-        let later = told.waits_until(&wanted(word), progressing, NOW);
+        let (step, has_ended) = (begins.then_some(word), word == "NoUpdate");
+        let later = told.waits_until(&wanted(word), step, has_ended, NOW);
         assert_eq!(later, waits, "{word}");
-        told.stored(progressing, has_slot);
+        told.stored(step, has_slot);
     }
 }
