@@ -46,7 +46,7 @@ enum Part {
     Pass,
     /// How long updates of 8 and of 200 nodes take (five minutes)
     RollOut,
-    /// What the operator asks of the API server for an updated node (seven minutes)
+    /// What the operator asks of the API server for an updated node (three minutes)
     Requests,
     /// How soon something happens: an update, a change of leaders, a start; and memory (three minutes)
     Starts,

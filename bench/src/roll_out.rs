@@ -1,17 +1,15 @@
-//! Roll-outs: hosts act at once and reboot in 2 s, but where each step is to take a minute; no node tries the version first.
+//! Roll-outs: hosts act at once and reboot in 2 s; no node tries the version first.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use brupop_testbed::audit::Event;
 use brupop_testbed::fleet::NEW;
-use brupop_testbed::history::{History, Outcome};
-use brupop_testbed::host::Durations;
+use brupop_testbed::history::{Outcome, Seen};
 use brupop_testbed::{await_until, median};
-use serde_json::json;
 use tokio::time::Instant;
 
-use crate::fleet::{self, Place, REBOOT};
+use crate::fleet::{self, REBOOT};
 use crate::requests::{self, Requests};
 use crate::say;
 use crate::table::{Figure, number};
@@ -29,11 +27,9 @@ const PODS: usize = 4;
 struct RollOut {
     nodes: usize,
     limit: &'static str,
-    place: Place,
     pods_per_node: usize,
-    /// Whether each step (download, reboot, soak) takes a minute.
-    slow: bool,
-    /// Are requests counted? Then the fleet is not paused before: what would be opened meanwhile is a part of it.
+    /// Are requests counted? Then reconciler and webhook run on other nodes, and the fleet is not paused before: what would be
+    /// opened meanwhile is a part of it.
     counted: bool,
 }
 
@@ -63,38 +59,20 @@ impl RollOut {
         let Self {
             nodes,
             limit,
-            place,
             pods_per_node,
-            slow,
             counted,
         } = self;
-        say(&format!("{}, reconciler and webhook {place}", self.title()));
+        say(&self.title());
         // The more hosts there are, the longer they may take to learn of the version: the fleet is paused until all know.
         let refresh = format!("{}s", (nodes / 10).max(2));
-        let (durations, soak) = if *slow {
-            let minute = Duration::from_mins(1);
-            (
-                Durations {
-                    prepare: minute,
-                    reboot: minute,
-                    ..Durations::default()
-                },
-                "60",
-            )
-        } else {
-            (fleet::quick(), "0")
-        };
         let settings = [
             ("MAX_CONCURRENT_UPDATE", *limit),
-            ("SOAK_SECONDS", soak),
+            ("SOAK_SECONDS", "0"),
             ("REFRESH_INTERVAL", refresh.as_str()),
             ("START_JITTER", "0s"),
             ("POLL_INTERVAL", "50ms"),
         ];
-        let fleet = fleet::start(*nodes, *place, durations, &settings).await?;
-        fleet
-            .change(json!({"failureThreshold": {"unproven": 8}}))
-            .await?;
+        let fleet = fleet::start(*nodes, *counted, &settings).await?;
         if *pods_per_node > 0 {
             fleet.deploy("cart", nodes * pods_per_node, "100%").await?;
         }
@@ -105,17 +83,17 @@ impl RollOut {
         } else {
             fleet.pause(true).await?;
             fleet.publish(NEW)?;
-            let known = |history: &History| {
-                history
-                    .now()
-                    .all(|(_, seen)| !seen.has_shadow || seen.available.as_deref() == Some(NEW))
-            };
-            fleet.until("every host knows the version", known).await?;
+            let knows = |seen: &Seen| seen.available.as_deref() == Some(NEW);
+            fleet
+                .until("every host knows the version", |history| {
+                    history.now().all(|(_, seen)| knows(seen))
+                })
+                .await?;
             let audit = fleet.control_plane.audit().from_now();
             fleet.pause(false).await?;
             audit
         };
-        fleet::until_updated(&fleet, NEW).await?;
+        fleet.until_updated(NEW).await?;
         let mut events: Vec<Event> = vec![];
         let mut since = Instant::now();
         await_until("nothing more is asked", async || {
@@ -129,12 +107,8 @@ impl RollOut {
         .await?;
         let history = fleet.history();
         let beyond = |outcome: Outcome| {
-            Some(
-                outcome
-                    .duration?
-                    .saturating_sub(REBOOT + outcome.drain)
-                    .as_secs_f64(),
-            )
+            let more = outcome.duration?.saturating_sub(REBOOT + outcome.drain);
+            Some(more.as_secs_f64())
         };
         let requests = Requests::of(&events);
         for (what, count) in requests.during.iter().filter(|_| *counted) {
@@ -163,9 +137,7 @@ pub async fn measure(times: usize, large: usize) -> Result<Vec<Figure>> {
         let roll_out = RollOut {
             nodes: NODES,
             limit,
-            place: Place::OnTheFleet,
             pods_per_node: 0,
-            slow: false,
             counted: false,
         };
         let mut all = vec![];
@@ -195,9 +167,7 @@ pub async fn measure(times: usize, large: usize) -> Result<Vec<Figure>> {
     let roll_out = RollOut {
         nodes: large,
         limit: "10%",
-        place: Place::OnTheFleet,
         pods_per_node: 0,
-        slow: false,
         counted: false,
     };
     let measured = roll_out.run().await?;
@@ -217,14 +187,12 @@ pub async fn measure(times: usize, large: usize) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Requests where our own pods are not moved: with nothing to drain, and how many more with pods; and where they are moved.
+/// Requests with nothing to drain, and how many more with pods. Our own pods are not moved.
 pub async fn requests(large: usize) -> Result<Vec<Figure>> {
     let nothing = RollOut {
         nodes: NODES,
         limit: "1",
-        place: Place::Elsewhere,
         pods_per_node: 0,
-        slow: false,
         counted: true,
     };
     let in_waves = RollOut {
@@ -232,27 +200,12 @@ pub async fn requests(large: usize) -> Result<Vec<Figure>> {
         limit: "10%",
         ..nothing
     };
-    let moved = RollOut {
-        place: Place::OnTheFleet,
-        ..nothing
-    };
-    let slow = RollOut {
-        limit: "unlimited",
-        slow: true,
-        ..nothing
-    };
     let pods = RollOut {
         pods_per_node: PODS,
         ..nothing
     };
     let (mut figures, mut all) = (vec![], vec![]);
-    for (roll_out, aim) in [
-        (nothing, 27.0),
-        (pods, 32.0),
-        (in_waves, 25.5),
-        (slow, 25.5),
-        (moved, 40.0),
-    ] {
+    for (roll_out, aim) in [(nothing, 27.0), (pods, 32.0), (in_waves, 25.5)] {
         let requests = roll_out.run().await?.requests;
         figures.extend(roll_out.figures(&requests, aim));
         all.push(requests);
@@ -279,20 +232,13 @@ impl RollOut {
             nodes,
             limit,
             pods_per_node,
-            slow,
             ..
         } = self;
-        let steps = if *slow {
-            ", each step takes a minute"
-        } else {
-            ""
-        };
-        format!("{nodes} nodes x {pods_per_node} pods, limit {limit}{steps}")
+        format!("{nodes} nodes x {pods_per_node} pods, limit {limit}")
     }
 
     /// Returns the requests for each updated node, and who made them.
     fn figures(&self, requests: &Requests, aim: f64) -> Vec<Figure> {
-        let place = self.place;
         let per_node = |count| number(count) / number(self.nodes);
         let all = Figure::new(
             format!("API requests per updated node, {}", self.title()),
@@ -301,7 +247,7 @@ impl RollOut {
         );
         let part = |what: &str, count| Figure::new(format!("- {what}"), per_node(count), "");
         vec![
-            all.aim(aim).note(format!("reconciler and webhook {place}")),
+            all.aim(aim).note("reconciler and webhook on other nodes"),
             part("by the reconciler", requests.by("reconciler")),
             part("by the agents", requests.by("agent")),
             part("by the webhook", requests.by("webhook")),

@@ -11,9 +11,8 @@ use brupop_testbed::{Fleet, median};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::api::Api;
-use serde_json::json;
 
-use crate::fleet::{self, Place};
+use crate::fleet;
 use crate::requests::is_spec;
 use crate::say;
 use crate::table::Figure;
@@ -31,10 +30,7 @@ pub async fn measure() -> Result<Vec<Figure>> {
         ("START_JITTER", "0s"),
         ("POLL_INTERVAL", "50ms"),
     ];
-    let fleet = fleet::start(NODES, Place::Elsewhere, fleet::quick(), &settings).await?;
-    fleet
-        .change(json!({"failureThreshold": {"unproven": 8}}))
-        .await?;
+    let fleet = fleet::start(NODES, true, &settings).await?;
     let (mut known, mut fail_overs) = (vec![], vec![]);
     for time in 1..=TIMES {
         say(&format!("{time} of {TIMES}"));
@@ -82,7 +78,7 @@ async fn release(fleet: &Fleet, version: &str) -> Result<SignedDuration> {
     let chosen = looks.map(|call| call.at).min();
     let chosen = chosen.context("no host has looked for updates")?;
     let chosen = Timestamp::now() - SignedDuration::try_from(chosen.elapsed())?;
-    fleet::until_updated(fleet, version).await?;
+    fleet.until_updated(version).await?;
     Ok(moved.duration_since(chosen))
 }
 
@@ -118,11 +114,10 @@ async fn fail_over(fleet: &Fleet, version: &str) -> Result<SignedDuration> {
         renewed + SignedDuration::from_secs(lease_duration_seconds.context("no duration")?.into());
     let moved = first_spec(&mut audit).await?;
     fleet.kubelets.signal(NAMESPACE, &leader, Signal::KILL);
-    fleet::until_updated(fleet, version).await?;
+    fleet.until_updated(version).await?;
     // The one that was frozen is there to take over the next time.
     fleet
-        .control_plane
-        .until_rolled_out(NAMESPACE, "deployment/brupop-reconciler")
+        .until_rolled_out(NAMESPACE, "brupop-reconciler")
         .await?;
     Ok(moved.duration_since(out))
 }

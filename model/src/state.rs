@@ -164,33 +164,17 @@ fn nodes(text: &str) -> Result<usize, String> {
 impl Config {
     /// Whether the only faults are stale views, and changes of windows, pools and fleet by people.
     pub fn only_pools_change(&self) -> bool {
-        let Faults {
-            takeovers,
-            stale_leaders,
-            pauses,
-            moves,
-            ..
-        } = self.faults;
-        let Faults {
-            pool_pauses,
-            pool_deletions,
-            windows,
-            ..
-        } = self.faults;
-        let of_leaders = Faults {
-            takeovers,
-            stale_leaders,
-            pauses,
-            moves,
-            ..Faults::default()
+        let others = Faults {
+            takeovers: 0,
+            stale_leaders: 0,
+            pauses: 0,
+            moves: 0,
+            pool_pauses: 0,
+            pool_deletions: 0,
+            windows: 0,
+            ..self.faults
         };
-        self.faults
-            == Faults {
-                pool_pauses,
-                pool_deletions,
-                windows,
-                ..of_leaders
-            }
+        others == Faults::default()
     }
 
     /// Returns how many nodes may fail before the update is halted.

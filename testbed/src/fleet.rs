@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use crate::gateways::Gateways;
 use crate::history::History;
 use crate::host::{Durations, Host};
-use crate::operator::{NAMESPACE, apply_overlay, installed, programs};
+use crate::operator::{NAMESPACE, apply_overlay, installed, owned, programs};
 use crate::{ControlPlane, DEADLINE, Kubelets, Options, Program, agents, await_progress};
 
 mod assertions;
@@ -79,13 +79,9 @@ impl FleetOptions {
             ("LEASE_DURATION_SECONDS", "15"),
         ];
         let moment = Duration::from_millis(200);
-        let env = quick
-            .iter()
-            .chain(env)
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         Self {
             nodes,
-            env: env.collect(),
+            env: owned(&[&quick, env].concat()),
             durations: Durations {
                 refresh: Duration::from_millis(50),
                 prepare: moment,

@@ -2,17 +2,14 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use brupop_api::BottlerocketShadow;
 use hyper::body::Bytes;
-use kube::Resource as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use rustls::{ClientConfig, RootCertStore};
-use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpSocket;
 use tokio::runtime::{self, Runtime};
@@ -22,30 +19,6 @@ use tokio_rustls::TlsConnector;
 const ADDRESSES: u8 = 4;
 /// The longest body that the webhook takes, in bytes.
 const LONGEST_BODY: usize = 3_670_016;
-/// A request with a review of that length, of as many small values as fit: what takes most memory to parse.
-static COSTLY: LazyLock<Bytes> = LazyLock::new(|| {
-    let review = |values: &str| {
-        json!({
-            "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
-            "request": {
-                "uid": "u", "operation": "UPDATE", "dryRun": false, "subResource": "status",
-                "kind": {"group": "brupop.bottlerocket.aws", "version": BottlerocketShadow::version(&()), "kind": "BottlerocketShadow"},
-                "resource": {"group": "brupop.bottlerocket.aws", "version": BottlerocketShadow::version(&()), "resource": "bottlerocketshadows"},
-                "name": "brs-n", "namespace": "ns", "userInfo": {"username": "u"},
-                "object": {"metadata": {"name": "brs-n"}, "status": {"x": "VALUES"}},
-                "oldObject": {"metadata": {"name": "brs-n"}},
-            },
-        })
-        .to_string()
-        .replace("\"VALUES\"", values)
-    };
-    let body = review(&format!(
-        "[{}1]",
-        "1,".repeat((LONGEST_BODY - review("").len()) / 2 - 2)
-    ));
-    let length = body.len();
-    format!("POST /validate HTTP/1.1\r\nhost: flood\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}").into()
-});
 /// The first bytes of a TLS record with a handshake.
 const HALF_A_HANDSHAKE: &[u8] = &[22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
 
@@ -72,8 +45,6 @@ pub enum Behaviour {
     HalfBody,
     /// Announces a long body, sends the beginning, and stalls.
     LongBody,
-    /// Sends the longest body again and again: what takes most memory to parse.
-    CostlyBody,
     /// Asks something, and keeps the connection.
     KeptAlive,
 }
@@ -150,7 +121,6 @@ impl Port {
                 self.connect(from).await?,
                 "GET / HTTP/1.1\r\nhost: flood\r\n\r\n".into(),
             ),
-            Behaviour::CostlyBody => (self.connect(from).await?, COSTLY.clone()),
         };
         stream.write_all(&sends).await?;
         done.fetch_add(1, Ordering::Relaxed);

@@ -79,19 +79,12 @@ impl History {
 
     /// The ledger was seen. A watch leaves out no version of it, unless it begins again.
     pub fn ledger(&mut self, ledger: &BottlerocketFleet) {
-        let slots = ledger
-            .status
-            .as_ref()
-            .map_or(0, |status| status.slots.len());
-        self.most_slots = self.most_slots.max(slots);
+        let slots = ledger.status.iter().flat_map(|it| it.slots.values());
+        self.most_slots = self.most_slots.max(slots.clone().count());
         let mut now = BTreeMap::<&str, usize>::new();
-        for slot in ledger
-            .status
-            .iter()
-            .flat_map(|status| status.slots.values())
-        {
-            *now.entry(slot.pool.as_deref().unwrap_or_default())
-                .or_default() += 1;
+        for slot in slots {
+            let pool = slot.pool.as_deref().unwrap_or_default();
+            *now.entry(pool).or_default() += 1;
         }
         for (pool, slots) in now {
             let most = self.most_slots_of.entry(pool.to_owned()).or_default();
@@ -165,12 +158,8 @@ impl History {
 
     /// The most nodes that were ever out of service at once.
     pub fn most_unavailable(&self) -> usize {
-        self.nodes
-            .values()
-            .flatten()
-            .map(|(at, _)| *at)
-            .min()
-            .map_or(0, |first| self.most_unavailable_since(first))
+        let first = self.nodes.values().flatten().map(|(at, _)| *at).min();
+        first.map_or(0, |first| self.most_unavailable_since(first))
     }
 
     /// The most nodes that were out of service at once at that moment or later.

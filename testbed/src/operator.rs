@@ -35,7 +35,7 @@ pub async fn make_namespace(client: &Client, name: &str) -> Result<()> {
 }
 
 /// Label of the nodes that reconciler and webhook run on, if these are not the nodes that are updated.
-const INFRASTRUCTURE: &str = "testbed/infrastructure";
+pub(crate) const INFRASTRUCTURE: &str = "testbed/infrastructure";
 
 /// The warning of API servers whenever agents are applied, for the namespace warns of what `restricted` refuses.
 pub const AGENT_WARNING: &str = "Warning: would violate PodSecurity \"restricted:latest\": seLinuxOptions (pod set \
@@ -134,25 +134,24 @@ pub fn programs(env: &[(&str, &str)]) -> Result<Vec<(String, Program)>> {
     only(&LISTENERS.map(|(name, ..)| name), env)
 }
 
+/// Variables with their values.
+pub fn owned(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    pairs.iter().map(owned).collect()
+}
+
 /// As [`programs`], of these programs only.
 pub fn only(wanted: &[&str], env: &[(&str, &str)]) -> Result<Vec<(String, Program)>> {
     let binaries = binaries(wanted)?;
-    let owned = |(a, b): &(&str, &str)| ((*a).to_owned(), (*b).to_owned());
     let program = |(name, of, ports): Listener| {
-        let env = env
-            .iter()
-            .filter(|(variable, _)| of.misplaced(variable).is_none())
-            .map(owned)
-            .collect();
-        let ports = ports.iter().map(owned).collect();
-        (
-            format!("/{name}"),
-            Program {
-                binary: binaries.join(name),
-                env,
-                ports,
-            },
-        )
+        let mut env = owned(env);
+        env.retain(|(variable, _)| of.misplaced(variable).is_none());
+        let program = Program {
+            binary: binaries.join(name),
+            env,
+            ports: owned(ports),
+        };
+        (format!("/{name}"), program)
     };
     Ok(LISTENERS
         .into_iter()

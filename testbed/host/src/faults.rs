@@ -41,7 +41,6 @@ pub enum Answer {
 
 /// All that goes wrong, until it is set again.
 #[derive(Clone, Debug, Default)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a fault of its own")]
 pub struct Faults {
     /// False answers of the host, by call.
     pub answers: BTreeMap<Call, Answer>,
@@ -49,16 +48,12 @@ pub struct Faults {
     pub endings: BTreeMap<Command, Ending>,
     /// Commands that take so much longer once they are started, and hold the lock for as long.
     pub lasting: BTreeMap<Command, Duration>,
-    /// The new image does not come up: the boot loader falls back.
-    pub falls_back_on_boot: bool,
     /// Versions whose image comes up nowhere: the boot loader falls back.
     pub bad_images: BTreeSet<String>,
     /// A host that goes down does not come back.
     pub stays_down: bool,
     /// The reboot is requested (204), and nothing happens.
     pub reboot_ignored: bool,
-    /// The reboot is requested (204), and comes so much later. Until then further requests are refused.
-    pub reboot_delay: Duration,
     /// The repository cannot be reached. Each command loads it first, also those that change nothing but the partition table.
     pub unreachable: bool,
 }

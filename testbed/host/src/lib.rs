@@ -249,31 +249,10 @@ impl Shared {
         Ok(())
     }
 
-    /// Another request is refused while one is under way.
-    fn request_reboot(self: &Arc<Self>) -> Result<(), Refusal> {
-        let (ignored, delay) = {
-            let faults = lock(&self.faults);
-            (faults.reboot_ignored, faults.reboot_delay)
-        };
-        if ignored {
-            return Ok(());
-        }
-        if self.requested.swap(true, Ordering::Relaxed) {
-            return Err(Refusal::Internal(
-                "Failed to reboot: another reboot is under way",
-            ));
-        }
-        if delay.is_zero() {
+    fn request_reboot(&self) {
+        if !lock(&self.faults).reboot_ignored {
+            self.requested.store(true, Ordering::Relaxed);
             self.reboot.notify_one();
-            return Ok(());
         }
-        let (shared, boot) = (Arc::clone(self), self.machine().boots());
-        tokio::spawn(async move {
-            tokio::time::sleep(delay).await;
-            if shared.machine().boots() == boot {
-                shared.reboot.notify_one();
-            }
-        });
-        Ok(())
     }
 }

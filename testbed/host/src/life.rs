@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use tokio::net::UnixListener;
 use tokio::task::JoinSet;
 
-use super::{Shared, lock, server};
+use super::{Shared, Version, lock, server};
 
 /// Between two looks of a host that stays down.
 const LOOK: Duration = Duration::from_millis(50);
@@ -104,12 +104,11 @@ pub(super) async fn live(
                 while lock(&shared.faults).stays_down {
                     tokio::time::sleep(LOOK).await;
                 }
-                let faults = lock(&shared.faults).clone();
+                let bad = lock(&shared.faults).bad_images.clone();
                 let mut machine = shared.machine();
-                let bad = machine
-                    .next()
-                    .is_some_and(|next| faults.bad_images.contains(&next.to_string()));
-                machine.boot(faults.falls_back_on_boot || bad);
+                let is_bad = |next: &Version| bad.contains(&next.to_string());
+                let falls_back = machine.next().is_some_and(is_bad);
+                machine.boot(falls_back);
                 drop(machine);
                 shared.come_up(&socket, &boot_id_file)
             }

@@ -35,8 +35,6 @@ pub enum Refusal {
     NotAllowed(&'static str),
     /// Status 423: another command holds the lock.
     Locked,
-    /// Status 500: the host has an internal error.
-    Internal(&'static str),
 }
 
 /// The content of a partition set.

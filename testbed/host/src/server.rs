@@ -79,7 +79,10 @@ fn answer(shared: &Arc<Shared>, call: Call) -> Response<Full<Bytes>> {
             Err(why) => refusal(why),
         },
         Call::Action(command) => begun(shared.start(command)),
-        Call::Reboot => begun(shared.request_reboot()),
+        Call::Reboot => {
+            shared.request_reboot();
+            begun(Ok(()))
+        }
     }
 }
 
@@ -91,7 +94,6 @@ fn refusal(why: Refusal) -> Response<Full<Bytes>> {
     match why {
         Refusal::NotFound(sentence) => text(StatusCode::NOT_FOUND, sentence),
         Refusal::NotAllowed(sentence) => text(StatusCode::CONFLICT, sentence),
-        Refusal::Internal(sentence) => text(StatusCode::INTERNAL_SERVER_ERROR, sentence),
         Refusal::Locked => text(
             StatusCode::LOCKED,
             "Update lock held: another update command is running",

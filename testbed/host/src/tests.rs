@@ -158,32 +158,6 @@ async fn commands_need_the_lock_and_a_host_up() {
     assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_second_request_is_refused_while_a_reboot_is_under_way() {
-    let place = Place::new("again");
-    let host = start(&place, Durations::default());
-    host.set_faults(Faults {
-        reboot_delay: Duration::from_mins(1),
-        ..Faults::default()
-    });
-    let first = host.boot_id();
-    for expected in [204, 500, 500] {
-        assert_eq!(code(&place, "POST", "/actions/reboot").await, expected);
-    }
-    let mut power = host.power();
-    let up =
-        |power: &HostPower| matches!(power, HostPower::Up { boot_id, .. } if *boot_id != first);
-    timeout(Duration::from_mins(2), power.wait_for(up))
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!(
-        code(&place, "POST", "/actions/reboot").await,
-        204,
-        "in the next boot"
-    );
-}
-
 #[tokio::test]
 async fn a_call_whose_answer_is_lost_is_carried_out() {
     let place = Place::new("lost");

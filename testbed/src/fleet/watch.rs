@@ -17,9 +17,9 @@ use tokio::time::Instant;
 
 use crate::history::History;
 use crate::mended::Mended;
-use crate::operator::NAMESPACE;
+use crate::operator::{INFRASTRUCTURE, NAMESPACE};
 
-/// Keeps a history from now on. The watches last until the set is dropped.
+/// Keeps a history from now on, of the nodes that are updated. The watches last until the set is dropped.
 pub fn start(client: &Client, history: &Arc<Mutex<History>>) -> JoinSet<()> {
     let mut watching = JoinSet::new();
     let ledgers = Api::<Mended<BottlerocketFleet>>::namespaced(client.clone(), NAMESPACE);
@@ -54,7 +54,8 @@ async fn keep<K>(
 ) where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let mut events = watcher::watcher(api, watcher::Config::default())
+    let of_the_fleet = watcher::Config::default().labels(&format!("!{INFRASTRUCTURE}"));
+    let mut events = watcher::watcher(api, of_the_fleet)
         .default_backoff()
         .boxed();
     let (mut known, mut listed) = (BTreeSet::new(), BTreeSet::new());

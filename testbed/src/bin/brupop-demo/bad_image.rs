@@ -21,7 +21,7 @@ pub async fn show(fleet: &Fleet, deadline: Duration) -> Result<bool> {
         "-- publishing Bottlerocket {NEW}, with which no host comes up: each falls back to {OLD}"
     );
     fleet.set_faults(&Faults {
-        falls_back_on_boot: true,
+        bad_images: [NEW.to_owned()].into(),
         ..Faults::default()
     });
     fleet.publish(NEW)?;

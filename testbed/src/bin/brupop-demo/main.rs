@@ -215,16 +215,16 @@ async fn stay(fleet: &Fleet) -> Result<()> {
     );
     let mut lines = typed();
     while let Some(line) = lines.recv().await {
-        let (version, falls_back_on_boot) = match line.trim().split_once(' ') {
-            Some((version, "bad")) => (version, true),
-            _ => (line.trim(), false),
+        let (version, bad) = match line.trim().split_once(' ') {
+            Some((version, "bad")) => (version, Some(version.to_owned())),
+            _ => (line.trim(), None),
         };
         if !is_version(version) {
             println!("-- type a version, such as 1.21.0 or 1.22.0 bad");
             continue;
         }
         fleet.set_faults(&Faults {
-            falls_back_on_boot,
+            bad_images: bad.into_iter().collect(),
             ..Faults::default()
         });
         fleet.publish(version)?;

@@ -1,9 +1,7 @@
-//! A name server with one name, as much of one as a resolver asks for (RFC 1035): so that a test can say who knows a
-//! name, and see which names were asked for.
+//! A name server with one name, as much of one as a resolver asks for (RFC 1035).
 
 use anyhow::{Context as _, Result};
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 
@@ -14,61 +12,24 @@ const TYPE_AND_CLASS: usize = 4;
 const ADDRESS: [u8; TYPE_AND_CLASS] = [0, 1, 0, 1];
 const NO_SUCH_NAME: u8 = 3;
 
-/// Answers until it is dropped.
-pub struct NameServer {
-    known: Arc<Mutex<Option<String>>>,
-    asked: Arc<Mutex<Vec<String>>>,
-    _answering: JoinSet<()>,
-}
-
-impl NameServer {
-    /// Serves on port 53 of this address, and knows no name.
-    pub async fn serve(address: Ipv4Addr) -> Result<Self> {
-        let socket = UdpSocket::bind((address, 53))
-            .await
-            .with_context(|| format!("port 53 of {address}"))?;
-        let (known, asked) = (Arc::default(), Arc::default());
-        let mut answering = JoinSet::new();
-        answering.spawn(answer_all(socket, Arc::clone(&known), Arc::clone(&asked)));
-        Ok(Self {
-            known,
-            asked,
-            _answering: answering,
-        })
-    }
-
-    /// From now on this name is 127.0.0.1.
-    pub fn know(&self, name: &str) {
-        *lock(&self.known) = Some(name.to_owned());
-    }
-
-    /// The names that it was asked for.
-    pub fn asked(&self) -> Vec<String> {
-        lock(&self.asked).clone()
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-async fn answer_all(
-    socket: UdpSocket,
-    known: Arc<Mutex<Option<String>>>,
-    asked: Arc<Mutex<Vec<String>>>,
-) {
-    let mut packet = [0; 512];
-    while let Ok((length, from)) = socket.recv_from(&mut packet).await {
-        let Some((name, question)) = question(&packet[..length]) else {
-            continue;
-        };
-        let is_known = lock(&known).as_ref() == Some(&name);
-        lock(&asked).push(name);
-        // A resolver that has gone asks no more.
-        let _ = socket
-            .send_to(&answer(&packet[..HEADER], question, is_known), from)
-            .await;
-    }
+/// Answers on port 53 of this address until the set is dropped: one name is 127.0.0.1, and there are no others.
+pub async fn serve(address: Ipv4Addr, known: &'static str) -> Result<JoinSet<()>> {
+    let socket = UdpSocket::bind((address, 53))
+        .await
+        .with_context(|| format!("port 53 of {address}"))?;
+    let mut answering = JoinSet::new();
+    answering.spawn(async move {
+        let mut packet = [0; 512];
+        while let Ok((length, from)) = socket.recv_from(&mut packet).await {
+            let Some((name, question)) = question(&packet[..length]) else {
+                continue;
+            };
+            let answer = answer(&packet[..HEADER], question, name == known);
+            // A resolver that has gone asks no more.
+            let _ = socket.send_to(&answer, from).await;
+        }
+    });
+    Ok(answering)
 }
 
 /// The name that is asked for, and the question's bytes.
@@ -95,18 +56,8 @@ fn answer(header: &[u8], question: &[u8], known: bool) -> Vec<u8> {
     let code = if known { 0 } else { NO_SUCH_NAME };
     let mut answer = header[..2].to_vec();
     // A recursive answer to one question, with this many records.
-    answer.extend([
-        0x81,
-        0x80 | code,
-        0,
-        1,
-        0,
-        u8::from(is_answered),
-        0,
-        0,
-        0,
-        0,
-    ]);
+    let records = u8::from(is_answered);
+    answer.extend([0x81, 0x80 | code, 0, 1, 0, records, 0, 0, 0, 0]);
     answer.extend(question);
     if is_answered {
         // The name of the question, its type and class, a minute to live, four bytes.

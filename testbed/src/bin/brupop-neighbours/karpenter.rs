@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use brupop_api::names::{UPDATER_INTERFACE_LABEL, UPDATER_INTERFACE_VERSION};
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::objects::{deployment, kubectl};
-use brupop_testbed::operator::{apply_elsewhere, programs};
+use brupop_testbed::operator::{apply_elsewhere, owned, programs};
 use brupop_testbed::run::Check;
 use brupop_testbed::sandbox::Process;
 use brupop_testbed::{ControlPlane, Fleet, FleetOptions, free_port};
@@ -36,9 +36,7 @@ pub async fn beside(neighbours: &Path) -> Result<Vec<Check>> {
         ("CORDONED_BY_OTHERS_SECONDS", "3600"),
     ];
     let options = FleetOptions {
-        env: settings
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .into(),
+        env: owned(&settings),
         ..FleetOptions::default()
     };
     let install = async |control_plane: &ControlPlane, env: &[(&str, &str)]| {
@@ -81,7 +79,7 @@ async fn roll_out(fleet: &Fleet, launched: &Launched) -> Result<Vec<Check>> {
         .until("four nodes are launched and known", |history| {
             let known = history
                 .now()
-                .filter(|(_, seen)| seen.has_shadow && seen.is_idle() && seen.ready);
+                .filter(|(_, seen)| seen.is_idle() && seen.ready);
             known.filter(|(_, seen)| seen.version.is_some()).count() == NODES
         })
         .await?;

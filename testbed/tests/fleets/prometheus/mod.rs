@@ -66,7 +66,7 @@ async fn what_prometheus_tells_is_what_the_objects_say() -> Result<()> {
 
     // Whichever is the first.
     fleet.set_faults(&Faults {
-        falls_back_on_boot: true,
+        bad_images: [NEW.to_owned()].into(),
         ..Faults::default()
     });
     fleet.publish(NEW)?;

@@ -53,7 +53,7 @@ async fn people_see_and_steer_a_fleet_as_far_as_their_roles_go() -> Result<()> {
     // No host boots the new version, and one node is left out.
     a_node_is_paused_once(&fleet, &admin).await?;
     fleet.set_faults(&Faults {
-        falls_back_on_boot: true,
+        bad_images: [NEW.to_owned()].into(),
         ..Faults::default()
     });
     fleet.publish(NEW)?;
