@@ -37,48 +37,35 @@ impl ApiServer {
         let token_review = request.uri().path() == "/apis/authentication.k8s.io/v1/tokenreviews";
         let asked: Value =
             serde_json::from_slice(&request.into_body().collect_bytes().await.unwrap()).unwrap();
+        let respond = |code, body: &Value| {
+            let response = Response::builder().status(code);
+            response.body(body.to_string().into_bytes().into()).unwrap()
+        };
         if self.away.load(Ordering::SeqCst) {
             let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500,
                 "message": "away", "reason": "InternalError"});
-            return Response::builder()
-                .status(500)
-                .body(status.to_string().into_bytes().into())
-                .unwrap();
+            return respond(500, &status);
         }
         let status = if token_review {
             self.reviews.fetch_add(1, Ordering::SeqCst);
-            if asked["spec"]["token"]
-                .as_str()
-                .is_some_and(|token| token.starts_with("silent"))
-            {
-                std::future::pending::<()>().await;
-            }
             match asked["spec"]["token"].as_str() {
                 Some(token @ ("good" | "poor")) => {
                     let user = json!({"username": token, "uid": "u", "groups": ["g"], "extra": {"k": ["v"]}});
                     json!({"authenticated": true, "user": user})
                 }
+                Some(token) if token.starts_with("silent") => std::future::pending().await,
                 _ => json!({"error": "invalid bearer token"}),
             }
         } else {
-            let spec = &asked["spec"];
-            assert_eq!(
-                spec["nonResourceAttributes"],
-                json!({"path": "/metrics", "verb": "get"})
-            );
-            assert_eq!(
-                (&spec["uid"], &spec["groups"]),
-                (&json!("u"), &json!(["g"]))
-            );
-            assert_eq!(spec["extra"], json!({"k": ["v"]}));
-            json!({"allowed": spec["user"] == "good"})
+            let user = &asked["spec"]["user"];
+            let spec = json!({"nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+                "user": user, "uid": "u", "groups": ["g"], "extra": {"k": ["v"]}});
+            assert_eq!(asked["spec"], spec);
+            json!({"allowed": user == "good"})
         };
         let mut answer = asked;
         answer["status"] = status;
-        Response::builder()
-            .status(201)
-            .body(answer.to_string().into_bytes().into())
-            .unwrap()
+        respond(201, &answer)
     }
 
     fn asked(&self) -> usize {
@@ -92,61 +79,36 @@ fn with(authorization: &'static str) -> HeaderMap {
 
 fn authorizer(requirement: Requirement) -> (ApiServer, Arc<Authorizer>) {
     let (server, client) = ApiServer::start();
-    (
-        server,
-        Authorizer::new(client, requirement, Refusals::default()),
-    )
+    let authorizer = Authorizer::new(client, requirement, Refusals::default());
+    (server, authorizer)
 }
 
 #[tokio::test]
 async fn callers_are_let_in_by_their_tokens() {
     let (server, authorizer) = authorizer(Requirement::Get("/metrics"));
-    for (authorization, expected) in [
-        ("Bearer good", Ok(())),
-        ("bearer good", Ok(())),
-        ("Bearer poor", Err(StatusCode::FORBIDDEN)),
-        ("Bearer made-up", Err(StatusCode::UNAUTHORIZED)),
-        ("Bearer ", Err(StatusCode::UNAUTHORIZED)),
-        ("Basic good", Err(StatusCode::UNAUTHORIZED)),
-        ("good", Err(StatusCode::UNAUTHORIZED)),
-    ] {
-        assert_eq!(
-            authorizer.admit(with(authorization)).await,
-            expected,
-            "{authorization}"
-        );
-    }
-    assert_eq!(
-        authorizer.admit(HeaderMap::new()).await,
-        Err(StatusCode::UNAUTHORIZED)
-    );
+    let unauthenticated = Err(StatusCode::UNAUTHORIZED);
     let mut twice = with("Bearer poor");
     twice.append(AUTHORIZATION, HeaderValue::from_static("Bearer good"));
-    assert_eq!(
-        authorizer.admit(twice).await,
-        Err(StatusCode::UNAUTHORIZED),
-        "which of the two?"
-    );
-    assert_eq!(
-        server.asked(),
-        3,
-        "each token once, and nobody about what is no token"
-    );
-    let refused = |reason| {
-        authorizer
-            .refusals
-            .0
-            .get_or_create(&[("reason", reason)])
-            .get()
-    };
-    assert_eq!(
-        (
-            refused("unauthenticated"),
-            refused("forbidden"),
-            refused("unavailable")
-        ),
-        (6, 1, 0)
-    );
+    for (headers, expected) in [
+        (with("Bearer good"), Ok(())),
+        (with("bearer good"), Ok(())),
+        (with("Bearer poor"), Err(StatusCode::FORBIDDEN)),
+        (with("Bearer made-up"), unauthenticated),
+        (with("Bearer "), unauthenticated),
+        (with("Basic good"), unauthenticated),
+        (with("good"), unauthenticated),
+        (HeaderMap::new(), unauthenticated),
+        (twice, unauthenticated),
+    ] {
+        let admitted = authorizer.admit(headers.clone()).await;
+        assert_eq!(admitted, expected, "{headers:?}");
+    }
+    let once = "each token once, and nobody about what is no token";
+    assert_eq!(server.asked(), 3, "{once}");
+    let refusals = &authorizer.refusals.0;
+    let refused = |reason| refusals.get_or_create(&[("reason", reason)]).get();
+    let counts = ["unauthenticated", "forbidden", "unavailable"].map(refused);
+    assert_eq!(counts, [6, 1, 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,23 +118,14 @@ async fn known_answers_hold_without_the_api_server() {
     assert_eq!(come("Bearer good").await, Ok(()));
     server.away.store(true, Ordering::SeqCst);
     assert_eq!(come("Bearer good").await, Ok(()));
-    assert_eq!(
-        come("Bearer poor").await,
-        Err(StatusCode::SERVICE_UNAVAILABLE)
-    );
+    assert_eq!(come("Bearer poor").await, TRY_AGAIN);
     tokio::time::advance(Duration::from_mins(1)).await;
-    assert_eq!(
-        come("Bearer good").await,
-        Err(StatusCode::SERVICE_UNAVAILABLE),
-        "its answer has expired"
-    );
+    let expired = come("Bearer good").await;
+    assert_eq!(expired, TRY_AGAIN, "its answer has expired");
     server.away.store(false, Ordering::SeqCst);
     tokio::time::advance(Duration::from_secs(1)).await;
-    assert_eq!(
-        come("Bearer good").await,
-        Ok(()),
-        "a known one is soon asked about again"
-    );
+    let again = come("Bearer good").await;
+    assert_eq!(again, Ok(()), "a known one is soon asked about again");
     assert_eq!(come("Bearer poor").await, Err(StatusCode::FORBIDDEN));
 }
 

@@ -8,7 +8,7 @@ use tokio::net::TcpSocket;
 use tokio::sync::Semaphore;
 use warp::{Filter as _, Reply as _};
 
-const LIMITS: Limits = Limits {
+pub(super) const LIMITS: Limits = Limits {
     port: "test",
     connections: 4,
     all_bodies: 2000,

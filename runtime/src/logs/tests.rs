@@ -53,10 +53,8 @@ fn heard(values: &[(&str, &str)]) -> String {
         tracing::error!(target: "rustls", "rustls");
     };
     let text = logged(values, events);
-    text.lines()
-        .filter_map(|line| line.rsplit(' ').next())
-        .collect::<Vec<_>>()
-        .join(" ")
+    let words = text.lines().filter_map(|line| line.rsplit(' ').next());
+    words.collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -78,11 +76,8 @@ fn only_our_crates_are_heard() {
         ("brupop_agent=off", "review-info"),
         ("off,brupop_webhook::review=info", "review-info"),
     ] {
-        assert_eq!(
-            heard(&[(FILTER_DIRECTIVE, directives)]),
-            expected,
-            "{directives}"
-        );
+        let heard = heard(&[(FILTER_DIRECTIVE, directives)]);
+        assert_eq!(heard, expected, "{directives}");
     }
     assert_eq!(heard(&[]), info);
 }
@@ -109,10 +104,8 @@ fn a_bad_value_is_refused_with_advice() {
         (ANSI_ENABLED, "maybe", "true or false"),
     ] {
         let sentence = refusal(&[(variable, value)]);
-        assert!(
-            sentence.contains(variable) && sentence.contains(hint),
-            "{sentence}"
-        );
+        let told = [variable, hint].map(|word| sentence.contains(word));
+        assert_eq!(told, [true; 2], "{sentence}");
     }
 }
 
@@ -127,30 +120,18 @@ fn no_text_forges_a_line_or_a_field() {
     };
     let quoted = r#""a\" rule=x\r\n2026-11-21T04:00:00.000000Z  INFO brupop_webhook::review: allowed \u{1b}[2J""#;
     let fields = format!("said text={quoted} quoted={quoted} n=1");
+    let full = format!(" WARN agent{{node={quoted}}}: brupop_runtime: {fields}\n");
+    let compact = format!(" WARN agent: brupop_runtime: {fields} node={quoted}\n");
+    let pretty = format!("said, text: {quoted}, quoted: {quoted}, n: 1\n");
     for (formatter, ansi, lines, expected) in [
-        (
-            "full",
-            "false",
-            1,
-            format!(" WARN agent{{node={quoted}}}: brupop_runtime: {fields}\n"),
-        ),
-        (
-            "compact",
-            "false",
-            1,
-            format!(" WARN agent: brupop_runtime: {fields} node={quoted}\n"),
-        ),
-        (
-            "pretty",
-            "false",
-            4,
-            format!("said, text: {quoted}, quoted: {quoted}, n: 1\n"),
-        ),
-        ("full", "true", 1, quoted.to_owned()),
+        ("full", "false", 1, &*full),
+        ("compact", "false", 1, &compact),
+        ("pretty", "false", 4, &pretty),
+        ("full", "true", 1, quoted),
     ] {
         let output = logged(&[(FORMATTER, formatter), (ANSI_ENABLED, ansi)], events);
         assert_eq!(output.lines().count(), lines, "{formatter}: {output}");
-        assert!(output.contains(&expected), "{formatter}: {output}");
+        assert!(output.contains(expected), "{formatter}: {output}");
         assert!(!output.contains(text) && !output.contains("\u{1b}[2J") && !output.contains('\r'));
     }
     let output = logged(&[(FORMATTER, "json")], events);
@@ -314,12 +295,9 @@ async fn calls_that_fail(status: u16, body: &'static str) {
     };
     tracing::warn!(target: "brupop_runtime", error = describe(&error), "a watch");
     let authorizer = Authorizer::new(client, Requirement::Token, Refusals::default());
-    let mut headers = HeaderMap::new();
-    headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer token"));
-    assert_eq!(
-        authorizer.admit(headers).await,
-        Err(StatusCode::SERVICE_UNAVAILABLE)
-    );
+    let headers = [(AUTHORIZATION, HeaderValue::from_static("Bearer token"))];
+    let admitted = authorizer.admit(HeaderMap::from_iter(headers)).await;
+    assert_eq!(admitted, Err(StatusCode::SERVICE_UNAVAILABLE));
 }
 
 /// kube's client logs a response that it cannot read as a whole, as a warning.

@@ -1,16 +1,12 @@
 use super::*;
+use crate::connections::tests::LIMITS as OF_PORTS;
 use std::time::Duration;
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::time::advance;
 
 const LIMITS: Limits = Limits {
-    port: "test",
-    connections: 4,
     all_bodies: 200,
-    request: Duration::ZERO,
-    idle: Duration::ZERO,
-    linger: Duration::ZERO,
-    closing: Duration::ZERO,
+    ..OF_PORTS
 };
 
 fn peer(number: u8) -> Peer {
@@ -50,34 +46,17 @@ fn dropped(open: &mut Open) -> Vec<usize> {
 
 #[tokio::test(start_paused = true)]
 async fn longest_idle_of_the_greatest_peer_makes_room() {
-    const IDLE: bool = false;
-    const ASKS: bool = true;
-    // Another connection of peer 1 comes.
-    for (says, before, goes) in [
-        (
-            "the oldest",
-            [(2, IDLE), (3, IDLE), (3, IDLE), (2, IDLE)],
-            0,
-        ),
-        (
-            "none of a peer that has few",
-            [(1, IDLE), (2, IDLE), (2, IDLE), (2, IDLE)],
-            1,
-        ),
-        (
-            "none that is answered",
-            [(2, ASKS), (2, ASKS), (3, IDLE), (2, ASKS)],
-            2,
-        ),
-        (
-            "or the new one",
-            [(2, ASKS), (2, ASKS), (2, ASKS), (2, ASKS)],
-            4,
-        ),
+    let but_third = [true, true, false, true];
+    // Whose connections there are, which of them are being answered, and which goes when another one of peer 1 comes.
+    for (says, peers, asking, goes) in [
+        ("the oldest", [2, 3, 3, 2], [false; 4], 0),
+        ("none of a peer that has few", [1, 2, 2, 2], [false; 4], 1),
+        ("none that is answered", [2, 2, 3, 2], but_third, 2),
+        ("or the new one", [2; 4], [true; 4], 4),
     ] {
         let drops = Drops::default();
         let (room, mut open) = (Room::new(LIMITS, &drops), Vec::new());
-        for (of, is_asking) in before {
+        for (of, is_asking) in peers.into_iter().zip(asking) {
             add(&room, &mut open, of).await;
             if is_asking {
                 open.last().unwrap().0.answer();
