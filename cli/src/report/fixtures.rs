@@ -81,6 +81,18 @@ pub(crate) fn draining(node: &str) -> Item<BottlerocketShadow> {
     )
 }
 
+/// Events of that night, each a line: time, kind and name of the object, reason, and the message.
+pub(crate) fn events(lines: &str) -> Vec<Event> {
+    let read = |line: &str| {
+        let words: Vec<_> = line.trim().splitn(5, ' ').collect();
+        let [time, kind, name, reason, message] = words[..] else {
+            panic!("{line}")
+        };
+        event(kind, name, &format!("2026-11-21T{time}Z"), reason, message)
+    };
+    lines.trim().lines().map(read).collect()
+}
+
 /// A fleet with this spec and status.
 pub(crate) fn watched_fleet(spec: &Value, status: &Value) -> WatchedFleet {
     let metadata = json!({"name": "fleet", "namespace": NS, "uid": "f", "resourceVersion": "7", "generation": 3});

@@ -44,16 +44,11 @@ fn a_pause_during_the_reboot_comes_too_late() {
     }
     let node = node(&json!({}), &json!({}));
     let begun = shadow("RebootedIntoUpdate", "b1", Some("b1"), "b1");
-    let (late, timely) = (
-        pause_node(&node, Some(&begun), true),
-        pause_node(&node, None, true),
-    );
+    let late = pause_node(&node, Some(&begun), true);
+    let timely = pause_node(&node, None, true);
     assert_eq!(late.patch, timely.patch);
-    assert!(
-        late.says.ends_with("too late") && timely.says == "the node node-0 is paused",
-        "{}",
-        late.says
-    );
+    assert!(late.says.ends_with("too late"), "{}", late.says);
+    assert_eq!(timely.says, "the node node-0 is paused");
 }
 
 #[test]
@@ -105,25 +100,18 @@ fn retry_names_the_attempt_that_failed() {
     let failures =
         json!({"count": 2, "attempt": 5, "at": "2026-11-21T03:00:00Z", "reason": "DrainTimedOut"});
     let failed = |state: &str| {
-        item(
-            "node-0",
-            json!({"spec": {"state": state, "attempt": 5, "last_failure": failures}}),
-        )
-        .body
-        .unwrap()
+        let spec = json!({"state": state, "attempt": 5, "last_failure": failures});
+        item("node-0", json!({"spec": spec})).body.ok()
     };
     let given_up = |reason| {
-        let (spec, status) = (json!({"state": "Idle", "attempt": 5}), json!({}));
-        shadow("node-0", &spec, status, ["False", reason, "m"])
-            .body
-            .unwrap()
+        let spec = json!({"state": "Idle", "attempt": 5});
+        let shadow = shadow("node-0", &spec, json!({}), ["False", reason, "m"]);
+        shadow.body.ok()
     };
     let is_written = |retry: &str| Some(json!({names::RETRY_ANNOTATION: retry}));
-    let (idle, backs_off) = (Some(failed("Idle")), Some(given_up("BackingOff")));
-    let (no_update, updated) = (
-        Some(given_up("NoUpdate")),
-        Some(failed("StagedAndPerformedUpdate")),
-    );
+    let (idle, backs_off) = (failed("Idle"), given_up("BackingOff"));
+    let no_update = given_up("NoUpdate");
+    let updated = failed("StagedAndPerformedUpdate");
     let ended = "is ended: it is updated";
     for (says, shadow, annotated, expected) in [
         (ended, &idle, None, is_written("5")),
@@ -145,24 +133,21 @@ fn retry_names_the_attempt_that_failed() {
 }
 
 /// 1.20.0 is halted for two variants, 1.21.0 for none.
-fn halted(resumed: &Value) -> BottlerocketFleet {
-    let halt = |variant: &str| json!({"version": "1.20.0", "variant": variant, "haltedAt": "2026-11-21T03:00:00Z"});
+fn halted(resumed_versions: &Value) -> BottlerocketFleet {
     let going_on = json!({"version": "1.21.0", "variant": "aws", "succeeded": 3});
     let status = json!({"slots": {}, "versions": [halt("aws"), halt("metal"), going_on]});
-    watched_fleet(
-        &json!({"paused": false, "resumedVersions": resumed}),
-        &status,
-    )
-    .object
+    let spec = json!({"paused": false, "resumedVersions": resumed_versions});
+    watched_fleet(&spec, &status).object
 }
 
-fn resumed(variant: &str) -> Value {
+/// As it stands in the ledger, and as it is resumed.
+fn halt(variant: &str) -> Value {
     json!({"version": "1.20.0", "variant": variant, "haltedAt": "2026-11-21T03:00:00Z"})
 }
 
 #[test]
 fn a_version_is_resumed_as_its_halts_were_read() {
-    let (aws, metal) = (resumed("aws"), resumed("metal"));
+    let (aws, metal) = (halt("aws"), halt("metal"));
     let earlier =
         json!({"version": "1.20.0", "variant": "aws", "haltedAt": "2026-11-20T03:00:00Z"});
     for (before, variant, after) in [
@@ -183,18 +168,14 @@ fn a_version_is_resumed_as_its_halts_were_read() {
 fn a_version_that_is_not_halted_is_not_resumed() {
     let listed = "halted are: 1.20.0 for aws, 1.20.0 for metal";
     for (version, variant, says) in [
-        ("1.21.0", None, "the version 1.21.0 is not halted"),
-        (
-            "1.20.0",
-            Some("nvidia"),
-            "the version 1.20.0 is not halted for nvidia",
-        ),
+        ("1.21.0", None, "1.21.0 is not halted"),
+        ("1.20.0", Some("nvidia"), "1.20.0 is not halted for nvidia"),
     ] {
         let refused = resume_version(&halted(&json!([])), version, variant).unwrap_err();
-        assert_eq!(refused.to_string(), format!("{says}; {listed}"));
+        assert_eq!(refused.to_string(), format!("the version {says}; {listed}"));
     }
-    let none = resume_version(&watched_fleet(&json!({}), &json!({})).object, "1.0.0", None)
-        .unwrap_err()
-        .to_string();
-    assert_eq!(none, "the version 1.0.0 is not halted; halted are: none");
+    let nothing = watched_fleet(&json!({}), &json!({})).object;
+    let none = resume_version(&nothing, "1.0.0", None).unwrap_err();
+    let told = "the version 1.0.0 is not halted; halted are: none";
+    assert_eq!(none.to_string(), told);
 }

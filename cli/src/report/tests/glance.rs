@@ -10,38 +10,19 @@ fn a_fleet_in_mid_update() {
         "state_transition_timestamp": "2026-11-21T03:58:30Z"});
     let runs =
         json!({"current_state": "RebootedIntoUpdate", "current_version": "1.20.0", "attempt": 1});
+    let monitored = "the node runs the new version, and is being monitored";
+    let node_paused = "the host chooses no update; a person has paused the node (annotation brupop.bottlerocket.aws/pause)";
+    let mut paused = updated("node-7");
+    let status = paused.body.as_mut().unwrap().status.as_mut().unwrap();
+    node_paused.clone_into(&mut status.conditions[0].message);
+    let halted_version = "too many nodes failed to reach 1.19.9";
     let mut shadows = vec![
         draining("node-0"),
-        shadow(
-            "node-1",
-            &rebooted,
-            runs,
-            [
-                "True",
-                "Monitoring",
-                "the node runs the new version, and is being monitored",
-            ],
-        ),
+        shadow("node-1", &rebooted, runs, ["True", "Monitoring", monitored]),
         updated("node-2"),
         updated("node-3"),
-        shadow(
-            "node-7",
-            &json!({"state": "Idle"}),
-            json!({"current_state": "Idle", "current_version": "1.20.0"}),
-            [
-                "False",
-                "NoUpdate",
-                "the host chooses no update; a person has paused the node (annotation brupop.bottlerocket.aws/pause)",
-            ],
-        ),
-        idle(
-            "node-4",
-            [
-                "False",
-                "VersionHalted",
-                "too many nodes failed to reach 1.19.9",
-            ],
-        ),
+        paused,
+        idle("node-4", ["False", "VersionHalted", halted_version]),
         item("node-5", json!({"spec": {"state": "Idle"}})),
         item("node-6", json!({"spec": {"state": "Dreaming"}})),
     ];
@@ -56,10 +37,8 @@ fn a_fleet_in_mid_update() {
         pools: vec![pool("web"), pool("db")],
         ..halted()
     });
-    assert_eq!(
-        (view.nodes, view.updated_nodes, view.moving.len()),
-        (16, Some(3), 2)
-    );
+    let counts = (view.nodes, view.updated_nodes, view.moving.len());
+    assert_eq!(counts, (16, Some(3), 2));
     assert_snapshot!("status", text(&view));
     assert_snapshot!("status_yaml", yaml(&view));
     let tall = |rows| {
@@ -87,27 +66,15 @@ fn a_terminal_shows_what_moves_first() {
         "state_transition_timestamp": "2026-11-21T03:58:30Z"});
     let runs =
         json!({"current_state": "MonitoringUpdate", "current_version": "1.20.0", "attempt": 1});
-    let said = [
-        "True",
-        "Monitoring",
-        "the node runs the new version, and is being monitored until 2026-11-21T04:08:30Z",
-    ];
+    let until = "the node runs the new version, and is being monitored until 2026-11-21T04:08:30Z";
+    let said = ["True", "Monitoring", until];
     let mut shadows = vec![draining(&of(0)), shadow(&of(1), &monitored, runs, said)];
     shadows.extend((10..18).map(|number| waits(number, "LimitReached", LIMIT[2])));
     shadows.extend((20..40).map(|number| waits(number, "WaitingForPool", canary)));
-    shadows.push(waits(
-        50,
-        "OutsideWindow",
-        "the maintenance window is closed; it opens at 2026-11-22T02:00:00Z",
-    ));
-    let pools = [
-        "canary-eu-central-1a",
-        "workers-eu-central-1a",
-        "workers-eu-central-1b",
-        "gpu",
-        "db",
-    ];
-    let pools = pools.map(pool).to_vec();
+    let closed = "the maintenance window is closed; it opens at 2026-11-22T02:00:00Z";
+    shadows.push(waits(50, "OutsideWindow", closed));
+    let pools = "canary-eu-central-1a workers-eu-central-1a workers-eu-central-1b gpu db";
+    let pools = pools.split(' ').map(pool).collect();
     want_the_halted_one(&mut shadows);
     let view = glance(&Fleet {
         shadows,
@@ -128,10 +95,8 @@ fn a_terminal_shows_what_moves_first() {
         // The reason why most wait is told once.
         assert_eq!(shown.matches("WaitingForPool").count(), 1, "{shown}");
         let at = |what: &str| shown.lines().position(|line| line == what).unwrap();
-        assert!(
-            at("MOVING") < at("WAITING") && at("WAITING") < at("POOLS"),
-            "{shown}"
-        );
+        let sections = ["MOVING", "WAITING", "POOLS"].map(at);
+        assert!(sections.is_sorted(), "{shown}");
         assert!(columns < 80 || at("POOLS") < 23, "{shown}");
         assert_snapshot!(format!("status_{columns}"), shown);
     }
@@ -151,22 +116,19 @@ fn a_fleet_that_is_held_back() {
     let new = watched_fleet(&json!({}), &json!({"observedGeneration": 0})).object;
     let object = Some(watched_fleet(&json!({"paused": true}), &status).object);
     let gone = "2026-11-21T03:00:00Z".parse().ok();
-    assert_snapshot!(
-        "status_held_back",
-        text(&glance(&Fleet {
-            object,
-            around: Around {
-                cordoned: None,
-                ..around(Leads::No(gone))
-            },
-            ..halted()
-        }))
-    );
+    let around = Around {
+        cordoned: None,
+        ..around(Leads::No(gone))
+    };
+    let held_back = Fleet {
+        object,
+        around,
+        ..halted()
+    };
+    assert_snapshot!("status_held_back", text(&glance(&held_back)));
     for object in [None, Some(new)] {
-        assert_snapshot!(
-            "status_without_operator",
-            text(&glance(&Fleet { object, ..halted() }))
-        );
+        let fleet = Fleet { object, ..halted() };
+        assert_snapshot!("status_without_operator", text(&glance(&fleet)));
     }
 }
 
@@ -187,29 +149,23 @@ fn a_paused_pool_is_told_while_it_is_up_to_date() {
         });
         assert_eq!(view.pools.iter().filter(|line| line.paused).count(), count);
         let shown = text(&view);
-        let lines: Vec<String> = shown
-            .lines()
-            .filter(|line| line.starts_with("Paused:"))
-            .map(str::to_owned)
-            .collect();
-        lines
+        let lines = shown.lines().filter(|line| line.starts_with("Paused:"));
+        lines.collect::<String>()
     };
-    assert_eq!(paused(0), [""; 0]);
-    assert_eq!(
-        paused(1),
-        ["Paused:  no update starts in web-0; resume it: `kubectl brupop resume --pool web-0`"]
-    );
-    assert_eq!(
-        paused(2),
-        [
-            "Paused:  no update starts in web-0, web-1; resume it: `kubectl brupop resume --pool POOL`"
-        ]
-    );
-    let many = paused(9).concat();
-    assert!(
-        many.contains("in web-0, web-1, web-2, web-3, web-4, web-5 and 3 more"),
-        "{many}"
-    );
+    for (count, pools, remedy) in [
+        (1, "web-0", "web-0`"),
+        (2, "web-0, web-1", "POOL`"),
+        (
+            9,
+            "web-0, web-1, web-2, web-3, web-4, web-5 and 3 more",
+            "POOL`",
+        ),
+    ] {
+        let resume = "resume it: `kubectl brupop resume --pool";
+        let line = format!("Paused:  no update starts in {pools}; {resume} {remedy}");
+        assert_eq!(paused(count), line);
+    }
+    assert_eq!(paused(0), "");
 }
 
 /// One reason can be about several things.
@@ -227,18 +183,10 @@ fn nodes_wait_for_what_their_sentence_says() {
         ..halted()
     });
     assert_eq!(status.updated_nodes, Some(1));
-    let groups: Vec<_> = status
-        .waiting
-        .iter()
-        .map(|group| (group.message.as_str(), group.nodes.len()))
-        .collect();
-    assert_eq!(
-        groups,
-        [
-            ("the pool web goes first", 2),
-            ("the pool canary goes first", 1)
-        ]
-    );
+    let groups = status.waiting.iter();
+    let groups = groups.map(|group| (group.message.as_str(), group.nodes.len()));
+    let (web, canary) = ("the pool web goes first", "the pool canary goes first");
+    assert_eq!(groups.collect::<Vec<_>>(), [(web, 2), (canary, 1)]);
 }
 
 /// Each backs off until a time of its own; programs are told all of them.
@@ -259,10 +207,10 @@ fn many_causes_do_not_fill_the_screen() {
     assert_eq!(view.waiting.len(), 13);
     let shown = text(&view);
     assert_eq!(shown.matches("BackingOff").count(), 4, "{shown}");
-    let others =
-        "BackingOff    9      each for a cause of its own, which `kubectl brupop why NODE` tells";
-    assert!(
-        shown.contains(others) && shown.contains("LimitReached"),
-        "{shown}"
-    );
+    for told in [
+        "BackingOff    9      each for a cause of its own, which `kubectl brupop why NODE` tells",
+        "LimitReached",
+    ] {
+        assert!(shown.contains(told), "{shown}");
+    }
 }

@@ -5,29 +5,11 @@ use super::*;
 #[test]
 fn a_node_that_moves() {
     let mut found = about(draining("node-0"));
-    found.events = vec![
-        event(
-            "BottlerocketShadow",
-            "brs-node-0",
-            "2026-11-21T03:51:00Z",
-            "DrainBlocked",
-            "shop/cart-1 is not evicted: its budget",
-        ),
-        event(
-            "BottlerocketShadow",
-            "brs-node-0",
-            "2026-11-21T03:45:00Z",
-            "UpdateStarted",
-            "the update from 1.19.4 to 1.20.0 begins",
-        ),
-        event(
-            "Node",
-            "node-0",
-            "2026-11-21T03:50:00Z",
-            "NodeNotSchedulable",
-            "Node node-0 status is now: NodeNotSchedulable",
-        ),
-    ];
+    found.events = events(
+        "03:51:00 BottlerocketShadow brs-node-0 DrainBlocked shop/cart-1 is not evicted: its budget
+        03:45:00 BottlerocketShadow brs-node-0 UpdateStarted the update from 1.19.4 to 1.20.0 begins
+        03:50:00 Node node-0 NodeNotSchedulable Node node-0 status is now: NodeNotSchedulable",
+    );
     found.notes = vec!["you may not list events in the namespace default".to_owned()];
     let view = why::of("node-0", &found).unwrap();
     assert_snapshot!("why_draining", text(&view));
@@ -39,35 +21,15 @@ fn a_node_that_waits() {
     let spec = json!({"state": "Idle", "last_failure": {"count": 2, "attempt": 3, "at": "2026-11-21T03:20:00Z", "reason": "FellBack", "message": "the host came back with a version other than the wanted one"}});
     let status = json!({"current_state": "Idle", "current_version": "1.19.4", "target_version": "1.20.0",
         "problem": "RefreshFailed", "message": "the repository does not answer"});
-    let waits = shadow(
-        "node-1",
-        &spec,
-        status,
-        ["False", "BackingOff", "the last attempt was given up"],
-    );
-    assert_snapshot!(
-        "why_backing_off",
-        text(&why::of("node-1", &about(waits)).unwrap())
-    );
-    let unknown = idle(
-        "node-1",
-        [
-            "False",
-            "OfAnotherRelease",
-            "a later release has reasons of its own",
-        ],
-    );
-    assert_snapshot!(
-        "why_of_another_release",
-        text(&why::of("node-1", &about(unknown)).unwrap())
-    );
-    let queued = why::of("node-1", &about(idle("node-1", LIMIT))).unwrap();
-    assert_eq!(queued.slots.as_deref(), Some("1 of 2 in use, by node-0"));
-    assert!(
-        text(&queued).contains("1 of 2 in use, by node-0"),
-        "{}",
-        text(&queued)
-    );
+    let why = |shadow| why::of("node-1", &about(shadow)).unwrap();
+    let given_up = ["False", "BackingOff", "the last attempt was given up"];
+    let waits = shadow("node-1", &spec, status, given_up);
+    assert_snapshot!("why_backing_off", text(&why(waits)));
+    let later = "a later release has reasons of its own";
+    let unknown = idle("node-1", ["False", "OfAnotherRelease", later]);
+    assert_snapshot!("why_of_another_release", text(&why(unknown)));
+    let queued = why(idle("node-1", LIMIT)).slots;
+    assert_eq!(queued.as_deref(), Some("1 of 2 in use, by node-0"));
 }
 
 /// The condition Progressing is False while the node is idle, too.
@@ -77,15 +39,9 @@ fn a_node_waits_no_longer_than_its_update_is_known() {
         let mut shadow = idle("node-1", progressing);
         let [is, at] = known;
         let known = json!({"type": "UpdateAvailable", "status": is, "reason": "R", "message": "m", "lastTransitionTime": at});
-        let conditions = &mut shadow
-            .body
-            .as_mut()
-            .unwrap()
-            .status
-            .as_mut()
-            .unwrap()
-            .conditions;
-        conditions.push(serde_json::from_value(known).unwrap());
+        let status = shadow.body.as_mut().unwrap().status.as_mut().unwrap();
+        let known = serde_json::from_value(known).unwrap();
+        status.conditions.push(known);
         let view = why::of("node-1", &about(shadow)).unwrap();
         let shown = text(&view);
         assert!(shown.contains(view.since.as_deref().unwrap()), "{shown}");
@@ -103,11 +59,8 @@ fn a_node_waits_no_longer_than_its_update_is_known() {
         (draining, ["True", later], transition),
         (up_to_date, ["True", later], transition),
     ] {
-        assert_eq!(
-            since(progressing, known),
-            expected,
-            "{progressing:?}, {known:?}"
-        );
+        let since = since(progressing, known);
+        assert_eq!(since, expected, "{progressing:?}, {known:?}");
     }
 }
 
@@ -115,66 +68,42 @@ fn a_node_waits_no_longer_than_its_update_is_known() {
 #[test]
 fn a_node_is_told_whose_slots_are_in_use() {
     let fleet = |of_web: usize| {
-        let slot = |number| {
-            (
-                format!("brs-node-{number}"),
-                json!({"uid": "u", "attempt": 2, "pool": "web"}),
-            )
-        };
-        let mut slots: serde_json::Map<_, _> = (0..of_web).map(slot).collect();
-        slots.insert(
-            "brs-node-9".to_owned(),
-            json!({"uid": "u", "attempt": 2, "pool": "db"}),
-        );
-        watched_fleet(
-            &json!({}),
-            &json!({"term": 1, "unavailableLimit": 8, "slots": slots}),
-        )
-        .object
+        let slot = |pool| json!({"uid": "u", "attempt": 2, "pool": pool});
+        let slots = (0..of_web).map(|number| (format!("brs-node-{number}"), slot("web")));
+        let mut slots: serde_json::Map<_, _> = slots.collect();
+        slots.insert("brs-node-9".to_owned(), slot("db"));
+        let status = json!({"term": 1, "unavailableLimit": 8, "slots": slots});
+        watched_fleet(&json!({}), &status).object
     };
-    for (pool_of_node, slots, expected) in [
-        (
-            "web",
-            2,
-            "3 of 8 in use, by node-0, node-1, node-9; of the pool web: 2 of 3",
-        ),
-        (
-            "db",
-            1,
-            "2 of 8 in use, by node-0, node-9; of the pool db: 1 of 0",
-        ),
-        (
-            "default",
-            1,
-            "2 of 8 in use, by node-0, node-9; of the pool default: 0 of MAX_CONCURRENT_UPDATE",
-        ),
+    let two = "2 of 8 in use, by node-0, node-9; of the pool";
+    let three = "3 of 8 in use, by node-0, node-1, node-9; of the pool";
+    for (pool_of_node, slots, all, of_pool) in [
+        ("web", 2, three, "web: 2 of 3"),
+        ("db", 1, two, "db: 1 of 0"),
+        ("default", 1, two, "default: 0 of MAX_CONCURRENT_UPDATE"),
     ] {
+        let expected = format!("{all} {of_pool}");
         let mut waits = idle("node-7", LIMIT);
         waits.body.as_mut().unwrap().status.as_mut().unwrap().pool = Some(pool_of_node.to_owned());
         let pools = vec![pool("web"), pool("db")];
         let fleet = Some(fleet(slots));
-        let (object, shadows) = (fleet.clone(), vec![waits.clone()]);
         let fleet_of = Fleet {
-            object,
-            shadows,
+            object: fleet.clone(),
+            shadows: vec![waits.clone()],
             pools: pools.clone(),
             ..halted()
         };
         let shown = text(&glance(&fleet_of));
-        assert!(shown.contains(expected), "{shown}");
-        let why = why::of(
-            "node-7",
-            &AboutNode {
-                fleet,
-                pools,
-                ..about(waits)
-            },
-        )
-        .unwrap();
-        assert_eq!(
-            (why.slots.as_deref(), why.pool.as_deref()),
-            (Some(expected), Some(pool_of_node))
-        );
+        assert!(shown.contains(&expected), "{shown}");
+        let found = AboutNode {
+            fleet,
+            pools,
+            ..about(waits)
+        };
+        let why = why::of("node-7", &found).unwrap();
+        assert!(text(&why).contains(&expected), "{}", text(&why));
+        assert_eq!(why.slots, Some(expected));
+        assert_eq!(why.pool.as_deref(), Some(pool_of_node));
     }
 }
 
@@ -189,24 +118,16 @@ fn a_node_without_a_shadow() {
     let unlabelled = why::of("node-0", &without(Ok(Some(node(&json!({}), &json!({})))))).unwrap();
     assert_eq!(unlabelled.reason.as_deref(), Some("NotLabelled"));
     assert_snapshot!("why_not_labelled", text(&unlabelled));
-    let labelled = node(
-        &json!({"bottlerocket.aws/updater-interface-version": "2.0.0"}),
-        &json!({}),
-    );
+    let label = json!({"bottlerocket.aws/updater-interface-version": "2.0.0"});
+    let labelled = node(&label, &json!({}));
     let labelled = why::of("node-0", &without(Ok(Some(labelled)))).unwrap();
-    assert_eq!(
-        (
-            labelled.reason,
-            labelled.message.contains("has not created its shadow")
-        ),
-        (None, true)
-    );
+    let is_told = labelled.message.contains("has not created its shadow");
+    assert_eq!((labelled.reason, is_told), (None, true));
     let hidden = why::of("node-0", &without(Err("you may not get nodes".to_owned()))).unwrap();
     assert_eq!(hidden.notes, ["you may not get nodes"]);
-    let none = why::of("node-9", &without(Ok(None)))
-        .unwrap_err()
-        .to_string();
-    assert_eq!(none, "there is no Node node-9, and no shadow of it");
+    let none = why::of("node-9", &without(Ok(None))).unwrap_err();
+    let told = "there is no Node node-9, and no shadow of it";
+    assert_eq!(none.to_string(), told);
 }
 
 /// A command in the condition that is not the table's is not shown.
