@@ -27,14 +27,12 @@ async fn an_inhibited_reboot_fails_quoting_the_host() {
         ));
         solo.grant();
         let status = solo.until_at(1, State::ErrorReset).await;
-        assert_eq!(
-            status.reboot_claimed_boot_id, None,
-            "the claim is taken back"
-        );
+        let claim = status.reboot_claimed_boot_id;
+        assert_eq!(claim, None, "the claim is taken back");
         let message = status.message.unwrap();
+        let refuses = message.starts_with("the host refuses to reboot: ");
         assert!(
-            message.starts_with("the host refuses to reboot: ")
-                && message.contains("inhibited by a shell"),
+            refuses && message.contains("inhibited by a shell"),
             "{message}"
         );
         assert!(solo.count("reboot") > 1, "it was tried more than once");
@@ -42,10 +40,7 @@ async fn an_inhibited_reboot_fails_quoting_the_host() {
         // Given up: what we activated is not booted by accident.
         solo.spec(&json!({"state": "Idle", "reboot_granted_boot_id": null}));
         solo.until_at(1, State::Idle).await;
-        assert_eq!(
-            solo.actions().last().map(String::as_str),
-            Some("deactivate-update")
-        );
+        assert_eq!(solo.actions().last().unwrap(), "deactivate-update");
     }
 }
 
@@ -61,9 +56,10 @@ async fn a_missing_reboot_is_repeated_in_this_boot() {
     solo.until_called("reboot", 3).await;
     assert!(began.elapsed() >= Duration::from_mins(2), "not in a flood");
     assert_eq!(solo.status().crash_count.unwrap_or(0), 0);
+    let claim = solo.status().reboot_claimed_boot_id.unwrap();
     assert_eq!(
-        solo.status().reboot_claimed_boot_id,
-        Some(solo.place.host.boot_id()),
+        claim,
+        solo.place.host.boot_id(),
         "it may come at any moment"
     );
     solo.faults(Faults::default());
