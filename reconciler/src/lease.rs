@@ -166,8 +166,9 @@ impl Candidate {
         if version(lease.as_ref()) != version(self.known.lease.as_ref()) {
             self.known.first_seen = Instant::now();
             if let Some(Err(why)) = lease.as_ref().map(|lease| &lease.body) {
+                let lease = &self.election.lease;
                 tracing::warn!(
-                    lease = self.election.lease,
+                    lease,
                     ?why,
                     "the Lease cannot be read; it will be taken over"
                 );

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brupop_api::conditions::{ADMISSION_ENFORCED, ConditionStatus, OTHER_OPERATOR};
-use brupop_api::crds::{MESSAGE_MAX, NAME_MAX, VERSION_MAX};
 use brupop_api::names;
-use brupop_api::printable::printable;
+use brupop_api::printable::printable_json;
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, Allocation, Decisions, Reason};
 use brupop_core::facts::{FleetFacts, NodeView, Observed, PoolFacts};
@@ -47,7 +46,7 @@ pub enum NodePlan {
     Stays,
 }
 
-/// One node of a plan. Texts are printable: agents and hosts have their words in them.
+/// One node of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
@@ -105,8 +104,14 @@ pub async fn run(settings: Settings, now: bool) -> Result<String, ProcessError> 
         elected,
         Metrics::default(),
     );
-    let plan = reconciler.dry_run(now).await?;
-    Ok(format!("{:#}\n", json!(plan)))
+    Ok(printed(&reconciler.dry_run(now).await?))
+}
+
+/// The plan as JSON that drives no terminal, whatever agents and hosts say.
+fn printed(plan: &Plan) -> String {
+    let text = format!("{:#}", json!(plan));
+    let lines: Vec<_> = text.lines().map(printable_json).collect();
+    lines.join("\n") + "\n"
 }
 
 impl Reconciler {
@@ -222,12 +227,11 @@ fn released<'a>(pool: &PoolFacts<'a>) -> PoolFacts<'a> {
 /// Says what holds all updates of the fleet or of a pool for now.
 fn held(fleet: &FleetFacts<'_>) -> Vec<String> {
     let paused = (fleet.starts == Starts::Paused).then_some(Reason::FleetPaused);
-    let of_fleet = paused.map(|reason| shown(&reason.message(), MESSAGE_MAX));
+    let of_fleet = paused.map(|reason| reason.message().into_owned());
     let pools = fleet.pools.iter().chain([fleet.default_pool]);
     let of_pools = pools.filter(|pool| pool.nodes > 0).flat_map(|pool| {
-        let name = shown(pool.name, NAME_MAX);
         let reasons = decide::holds(pool);
-        reasons.map(move |it| format!("pool {name}: {}", shown(&it.message(), MESSAGE_MAX)))
+        reasons.map(|it| format!("pool {}: {}", pool.name, it.message()))
     });
     of_fleet.into_iter().chain(of_pools).collect()
 }
@@ -257,7 +261,6 @@ fn plan(observed: &Observed<'_>, decided: &Decisions<'_>, held: Vec<String>) -> 
         halted: status::halted_versions(&status::halts(observed))
             .into_iter()
             .flatten()
-            .map(|version| shown(&version, VERSION_MAX))
             .collect(),
         nodes,
     }
@@ -286,18 +289,14 @@ fn row(
         }
     });
     Row {
-        node: shown(name, NAME_MAX),
-        pool: fleet.pool_of(view).map(|pool| shown(pool.name, NAME_MAX)),
-        version: version.map(|version| shown(version, VERSION_MAX)),
-        target: target.map(|version| shown(version, VERSION_MAX)),
+        node: name.to_owned(),
+        pool: fleet.pool_of(view).map(|pool| pool.name.to_owned()),
+        version: version.map(str::to_owned),
+        target: target.map(str::to_owned),
         next,
         reason: reason.as_str(),
-        message: shown(&reason.message(), MESSAGE_MAX),
+        message: reason.message().into_owned(),
     }
-}
-
-fn shown(text: &str, limit: usize) -> String {
-    printable(text, limit).into_owned()
 }
 
 #[cfg(test)]

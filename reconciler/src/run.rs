@@ -8,7 +8,6 @@ mod gates;
 mod pass;
 pub(crate) mod requests;
 mod status;
-mod workloads;
 
 use std::sync::Arc;
 use std::time::Duration;

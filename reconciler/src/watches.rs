@@ -320,22 +320,16 @@ pub(crate) const LOOK_AGAIN: Duration = Duration::from_mins(5);
 /// passed over.
 pub(crate) struct PodWatches {
     turns: Arc<Semaphore>,
-    kept: Arc<Mutex<Objects>>,
+    /// The pods that the watches have brought, by name of the shadow of their node.
+    kept_pods: Arc<Mutex<Kept<Pod>>>,
+    /// The budgets, by their namespace.
+    kept_budgets: Arc<Mutex<Kept<Budget>>>,
     /// For each node, by name of the shadow, with when its drain began, if it has: the pods are listed after that.
     pods: BTreeMap<String, (Watch, Option<String>)>,
     /// Of the budgets, with when they may be listed again because there are too many.
     budgets: Option<(Watch, Duration)>,
     /// Disruptions that budgets allowed at the last look.
     allowed: Budgets,
-}
-
-/// The objects that the pods' watches have brought.
-#[derive(Default)]
-pub(crate) struct Objects {
-    /// By name of the shadow of their node.
-    pub(crate) pods: Kept<Pod>,
-    /// The budgets, by their namespace.
-    pub(crate) budgets: Kept<Budget>,
 }
 
 /// A node whose pods should be watched.
@@ -371,7 +365,8 @@ impl Default for PodWatches {
     fn default() -> Self {
         Self {
             turns: Arc::new(Semaphore::new(LISTS_AT_ONCE)),
-            kept: Arc::default(),
+            kept_pods: Arc::default(),
+            kept_budgets: Arc::default(),
             pods: BTreeMap::new(),
             budgets: None,
             allowed: Budgets::default(),
@@ -392,10 +387,11 @@ impl PodWatches {
         let names: BTreeSet<&str> = wanted.iter().map(|wanted| wanted.shadow).collect();
         self.pods.retain(|shadow, _| names.contains(&**shadow));
         if wanted.is_empty() {
-            (self.budgets, self.kept, self.allowed) = Default::default();
+            (self.budgets, self.allowed) = Default::default();
+            (self.kept_pods, self.kept_budgets) = Default::default();
             return;
         }
-        self.kept().pods.retain(names);
+        self.pods().retain(names);
         self.watch_budgets(client, watches, now);
         for wanted in wanted {
             let drain = wanted.drain.map(str::to_owned);
@@ -415,16 +411,16 @@ impl PodWatches {
 
     fn watch_pods(&self, client: &Client, watches: &Watches, wanted: &WantedPods<'_>) -> Watch {
         let (api, of_node) = (Api::<PodItem>::all(client.clone()), on_node(wanted.node));
-        let (turns, kept) = (Arc::clone(&self.turns), Arc::clone(&self.kept));
+        let (turns, kept) = (Arc::clone(&self.turns), Arc::clone(&self.kept_pods));
         let name = wanted.shadow.to_owned();
         let begin = move || list_and_watch(api.clone(), of_node.clone(), Arc::clone(&turns));
-        let keep = move |event| keep_pod(&name, &mut locked(&kept).pods, event);
+        let keep = move |event| keep_pod(&name, &mut locked(&kept), event);
         watches.watch("the pods of a node", begin, keep, &watches.pods_changed)
     }
 
     fn watch_budgets(&mut self, client: &Client, watches: &Watches, now: Duration) {
         if let Some((watch, again)) = &mut self.budgets {
-            if now >= *again && locked(&self.kept).budgets.too_many().next().is_some() {
+            if now >= *again && locked(&self.kept_budgets).too_many().next().is_some() {
                 *again = now + LOOK_AGAIN;
                 watch.refresh();
             }
@@ -434,16 +430,21 @@ impl PodWatches {
             Api::<Item<Budget>>::all(client.clone()),
             ListParams::default(),
         );
-        let (turns, kept) = (Arc::clone(&self.turns), Arc::clone(&self.kept));
+        let (turns, kept) = (Arc::clone(&self.turns), Arc::clone(&self.kept_budgets));
         let begin = move || list_and_watch(api.clone(), all.clone(), Arc::clone(&turns));
-        let keep = move |event| keep_budget(&mut locked(&kept).budgets, event);
+        let keep = move |event| keep_budget(&mut locked(&kept), event);
         let watch = watches.watch("budgets", begin, keep, &watches.changed);
         self.budgets = Some((watch, now + LOOK_AGAIN));
     }
 
-    /// Returns what the watches have brought.
-    pub(crate) fn kept(&self) -> MutexGuard<'_, Objects> {
-        locked(&self.kept)
+    /// Returns the pods that the watches have brought.
+    pub(crate) fn pods(&self) -> MutexGuard<'_, Kept<Pod>> {
+        locked(&self.kept_pods)
+    }
+
+    /// Returns the budgets that their watch has brought.
+    pub(crate) fn budgets(&self) -> MutexGuard<'_, Kept<Budget>> {
+        locked(&self.kept_budgets)
     }
 
     /// Whether the pods of the node of this shadow are watched.
@@ -458,24 +459,24 @@ impl PodWatches {
 
     /// The namespaces in which a budget allows more than at the last call.
     pub(crate) fn relaxed(&mut self) -> BTreeSet<String> {
-        let budgets = self.kept().budgets.all();
+        let budgets = self.budgets().all();
         self.allowed.relaxed(budgets.iter().map(AsRef::as_ref))
     }
 
     /// The nodes whose pods are known, by name of the shadow, each with a number that rises when its pods change.
     pub(crate) fn known(&self) -> BTreeMap<String, u64> {
-        let kept = self.kept();
+        let kept = self.pods();
         let pods = self.pods.iter();
         let listed = pods.filter(|(_, (watch, _))| watch.synced() && watch.is_fresh());
         listed
-            .filter_map(|(shadow, _)| Some((shadow.clone(), kept.pods.revision_of(shadow)?)))
+            .filter_map(|(shadow, _)| Some((shadow.clone(), kept.revision_of(shadow)?)))
             .collect()
     }
 
     /// A number that rises when budgets change; `None` as long as they are not known.
     pub(crate) fn budgets_revision(&self) -> Option<u64> {
         let (watch, _) = self.budgets.as_ref()?;
-        watch.synced().then(|| self.kept().budgets.revision())
+        watch.synced().then(|| self.budgets().revision())
     }
 }
 

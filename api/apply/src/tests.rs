@@ -339,3 +339,44 @@ fn a_node_takes_each_field_as_a_value_and_as_a_patch() {
 fn the_ledger_takes_each_field_as_a_value_and_as_a_patch() {
     hold_against_each_other(Object::Ledger, &bare_fleet(), &ledger_rows());
 }
+
+#[test]
+fn what_may_be_tested_is_told_by_the_object() {
+    let (spec, status, node) = (
+        Object::ShadowSpec("brs-n"),
+        Object::ShadowStatus("brs-n"),
+        Object::Node("n"),
+    );
+    let (number, state) = (Value::Number(1), Value::State(State::Idle));
+    let (slots, text) = (Value::Slots(Cow::default()), Value::text("?"));
+    for (object, field, value, tested, set) in [
+        (spec, Field::Generation, &number, true, false),
+        (spec, Field::StatusAttempt, &number, true, false),
+        (spec, Field::StatusAttempt, &state, false, false),
+        (spec, Field::SpecState, &Value::Absent, false, false),
+        (spec, Field::Marker, &text, false, false),
+        (status, Field::SpecAttempt, &number, true, false),
+        (status, Field::Term, &number, false, false),
+        (node, Field::Uid, &text, true, false),
+        (node, Field::OsImage, &text, true, false),
+        (node, Field::Marker, &text, true, false),
+        (node, Field::SpecState, &state, false, false),
+        (Object::Ledger, Field::Generation, &number, true, false),
+        (Object::Ledger, Field::Slots, &slots, true, false),
+        (Object::Ledger, Field::Slots, &Value::Absent, false, false),
+        (Object::Ledger, Field::Term, &number, true, true),
+        (Object::Ledger, Field::SpecAttempt, &number, false, false),
+    ] {
+        let fits = |tests, sets| {
+            let write = Write {
+                object,
+                tests,
+                sets,
+            };
+            fits(&write).is_ok()
+        };
+        let row = vec![(field, value.clone())];
+        let told = (fits(row.clone(), vec![]), fits(vec![], row));
+        assert_eq!(told, (tested, set), "{object:?}, {field:?}: {value:?}");
+    }
+}

@@ -50,12 +50,8 @@ pub(crate) struct Sent {
     seen: Option<u64>,
     /// Failures, refusals and writes without effect in a row.
     failures: u32,
-    refusals: u32,
     /// The reason of the last write of the object, and how often it recurred.
     written_for: (&'static str, u32),
-    /// The last write, if it changed nothing, and the object's `resourceVersion`. Somebody else may hold a field that it should
-    /// remove, or a webhook puts back what it changes.
-    idle: Option<(Option<u64>, Body)>,
     log: FailureLog,
     denials: Denials,
 }
@@ -152,40 +148,23 @@ impl Sent {
         surplus == 1
     }
 
-    /// A write changed nothing of the object in this version. Returns whether it is the first in a row.
-    fn unchanged(&mut self, seen: Option<u64>, body: Body, now: Duration) -> bool {
-        let is_first = self.idle.replace((seen, body)).is_none();
-        // The patch may name the time, and so be another one each time.
-        self.wait_for_change(seen, now);
-        is_first
-    }
-
-    /// Whether this request would change nothing once more.
-    pub(crate) fn would_repeat(&self, request: &Request) -> bool {
-        let idle = self.idle.as_ref();
-        idle.is_some_and(|(seen, body)| (*seen, body) == (request.seen, &request.body))
-    }
-
-    /// The request was refused, because the object is no longer as it was in version `seen`. If it still is, the mistake is
-    /// ours; so the wait is limited. Returns how often in a row this has happened.
-    fn refused(&mut self, seen: Option<u64>, now: Duration) -> u32 {
-        self.wait_for_change(seen, now);
-        self.refusals = self.refusals.saturating_add(1);
-        self.refusals
+    /// The request was refused because the object is no longer as it was in version `seen`, or changed nothing of it: somebody else
+    /// may hold a field that it should remove, or a webhook puts back what it changes. If the object stays as it is, the mistake is
+    /// ours; so the wait is limited. Returns how many requests in a row have failed.
+    fn wait_for_change(&mut self, seen: Option<u64>, now: Duration) -> u32 {
+        self.failed(now);
+        self.not_before = self.not_before.max(now + FIRST_WAIT_FOR_CHANGE);
+        (self.waits_for_change, self.seen) = (true, seen);
+        self.failures
     }
 
     /// The API server did not take the change, whatever the object's version.
     pub(crate) fn denied(&mut self, why: String, now: Duration) {
-        let before = if now < self.denials.until {
-            self.denials.in_a_row
-        } else {
-            0
-        };
-        self.denials = Denials {
-            in_a_row: before.saturating_add(1),
-            why,
-            until: now + DENIAL_HOLDS_FOR,
-        };
+        if now >= self.denials.until {
+            self.denials = Denials::default();
+        }
+        self.denials.in_a_row = self.denials.in_a_row.saturating_add(1);
+        (self.denials.why, self.denials.until) = (why, now + DENIAL_HOLDS_FOR);
     }
 
     /// The request failed, or was made too early.
@@ -194,12 +173,6 @@ impl Sent {
         self.failures = self.failures.saturating_add(1);
         self.not_before = now + back_off(self.failures);
         self.waits_for_change = false;
-    }
-
-    fn wait_for_change(&mut self, seen: Option<u64>, now: Duration) {
-        self.failed(now);
-        self.not_before = self.not_before.max(now + FIRST_WAIT_FOR_CHANGE);
-        (self.waits_for_change, self.seen) = (true, seen);
     }
 }
 
@@ -232,26 +205,18 @@ impl Reconciler {
         match outcome {
             Outcome::Written if is_unchanged => {
                 let sent = self.leading.requests.of(&request.object);
-                let why = "somebody else owns a field, or a webhook restores it";
-                if sent.unchanged(request.seen, request.body, now) {
-                    tracing::warn!(
-                        node,
-                        reason,
-                        object,
-                        why,
-                        "a write changed nothing; waiting until the object changes"
-                    );
+                if sent.wait_for_change(request.seen, now) == 1 {
+                    let why = "somebody else owns a field, or a webhook restores it";
+                    let says = "a write changed nothing; waiting until the object changes";
+                    tracing::warn!(node, reason, object, why, "{says}");
                 }
             }
             Outcome::Written => self.changed(request, "written"),
             Outcome::Removed => self.changed(request, "removed"),
             Outcome::Read => self.leading.requests.of(&request.object).is_under_way = false,
             Outcome::NotConfirmed => {
-                tracing::debug!(
-                    node,
-                    reason,
-                    "conflict: pods appeared on the node after it was seen drained"
-                );
+                let says = "conflict: pods appeared on the node after it was seen drained";
+                tracing::debug!(node, reason, "{says}");
                 self.leading.requests.of(&request.object).failed(now);
             }
             // That a node cannot be labelled, or an object read, says nothing of updates.
@@ -275,9 +240,15 @@ impl Reconciler {
         let sent = self.leading.requests.of(&request.object);
         let object = request.object.as_str();
         let Context { node, reason, .. } = &request.context;
-        match sent.refused(request.seen, now) {
+        match sent.wait_for_change(request.seen, now) {
             1 => tracing::debug!(node, reason, object, why, "refused"),
-            3 => tracing::error!(node, reason, object, why, "refused three times in a row"),
+            3 => tracing::error!(
+                node,
+                reason,
+                object,
+                why,
+                "refused, the third failure in a row"
+            ),
             _ => {}
         }
     }
@@ -343,13 +314,8 @@ impl Reconciler {
         } = &context;
         if is_slowed_down {
             let why = "somebody undoes it each time, or the API server does not keep all of it";
-            tracing::warn!(
-                node,
-                reason,
-                object,
-                why,
-                "the same was written many times; writing less often"
-            );
+            let says = "the same was written many times; writing less often";
+            tracing::warn!(node, reason, object, why, "{says}");
         }
         if let Some(term) = term {
             self.leading.state.term = term;
@@ -373,12 +339,7 @@ impl Reconciler {
         let event = EventText::of_no_opt_in(why);
         if self.leading.requests.opt_in_log.is_new(&event.note) {
             let (node, says) = (&context.node, &event.note);
-            tracing::warn!(
-                node,
-                why,
-                says,
-                "a node was not labelled; trying again, later each time"
-            );
+            tracing::warn!(node, why, says, "a node was not labelled; trying again");
             self.publish(Some(event), context.about.clone());
         }
     }

@@ -159,8 +159,6 @@ struct Tried {
     why: Option<String>,
     /// The time since which it has been refused.
     since: Option<Duration>,
-    /// It has been refused for [`LASTING`].
-    is_lasting: bool,
     /// Number of consecutive answers that neither named a budget nor evicted the pod.
     failures: u32,
 }
@@ -208,12 +206,9 @@ impl Evictions {
         };
         tried.not_before = Some(now + wait);
         tried.since = why.as_ref().map(|_| tried.since.unwrap_or(now));
-        let is_lasting = tried
-            .since
-            .is_some_and(|since| now.saturating_sub(since) >= LASTING);
-        let before = (std::mem::replace(&mut tried.why, why), tried.is_lasting);
-        tried.is_lasting = is_lasting;
-        (before.0.as_ref(), before.1) != (tried.why.as_ref(), tried.is_lasting)
+        let is_news = tried.why != why;
+        tried.why = why;
+        is_news
     }
 
     /// Budgets of this namespace allow more than before, so evictions that were refused there are due now. A call under
@@ -227,9 +222,14 @@ impl Evictions {
     }
 
     /// The first pod of this drain whose eviction has been refused for long, and why.
-    pub fn lasting_refusal<'p>(&self, plan: &'p DrainPlan) -> Option<(&'p PodKey, &str)> {
+    pub fn lasting_refusal<'p>(
+        &self,
+        plan: &'p DrainPlan,
+        now: Duration,
+    ) -> Option<(&'p PodKey, &str)> {
+        let lasts = |since| now.saturating_sub(since) >= LASTING;
         self.refusals(plan)
-            .find(|(_, tried, _)| tried.is_lasting)
+            .find(|(_, tried, _)| tried.since.is_some_and(lasts))
             .map(|(pod, _, why)| (pod, why))
     }
 

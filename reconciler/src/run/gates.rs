@@ -91,19 +91,13 @@ impl GateAnswers {
         let log = self.failures.entry(query.clone()).or_default();
         match answer {
             Ok(_) if log.resolved() => {
-                tracing::info!(
-                    source,
-                    query = expression.as_ref(),
-                    "the source of a gate answers again"
-                );
+                let query = expression.as_ref();
+                tracing::info!(source, query, "the source of a gate answers again");
             }
             Err(why) if log.is_new(why) => {
-                tracing::warn!(
-                    source,
-                    query = expression.as_ref(),
-                    why,
-                    "the source of a gate gives no answer, so the gate is closed"
-                );
+                let says = "the source of a gate gives no answer, so the gate is closed";
+                let query = expression.as_ref();
+                tracing::warn!(source, query, why, "{says}");
             }
             _ => {}
         }

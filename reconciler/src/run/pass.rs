@@ -51,10 +51,8 @@ impl Reconciler {
             Ok(cluster) => cluster,
             Err(why) => {
                 if self.fleet_log.is_new(&why) {
-                    tracing::error!(
-                        why,
-                        "the BottlerocketFleet cannot be read, so nothing is done"
-                    );
+                    let says = "the BottlerocketFleet cannot be read, so nothing is done";
+                    tracing::error!(why, "{says}");
                 }
                 self.metrics.passed(None);
                 return None;

@@ -339,7 +339,7 @@ impl Reconciler {
         self.leading.under_way.len() < MAX_REQUESTS_BEFORE_CONDITION
     }
 
-    /// Sends a request, if none about its object is under way, there is room for it, and it would not once more change nothing.
+    /// Sends a request, if none about its object is under way, and there is room for it.
     pub(crate) fn send(&mut self, pass: &mut Pass<'_>, request: Request) {
         let is_condition = matches!(
             request.object,
@@ -354,9 +354,6 @@ impl Reconciler {
             return;
         }
         let sent = self.leading.requests.of(&request.object);
-        if sent.would_repeat(&request) {
-            return;
-        }
         sent.begin();
         let api = self.api.clone();
         let answered = async move { (api.send(&request).await, request) };

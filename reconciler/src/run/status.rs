@@ -167,12 +167,8 @@ impl Reconciler {
             action: "Observe".to_owned(),
         };
         let context = Context::of(cluster, view, reason, Some(event));
-        tracing::error!(
-            node = context.node,
-            shadow = name,
-            why,
-            "this node is left alone"
-        );
+        let (node, shadow) = (&context.node, name);
+        tracing::error!(node, shadow, why, "this node is left alone");
         self.publish(context.event, context.about);
     }
 
@@ -187,7 +183,14 @@ impl Reconciler {
         let (cluster, fleet) = (pass.cluster, &pass.observed.fleet);
         let name = view.shadow_name;
         let Some(shadow) = cluster.shadow(name) else {
-            return self.explain_without_shadow(cluster, view, reason);
+            // A quota or a rule may refuse it.
+            if matches!(reason, Reason::NodeChangesDenied(_)) {
+                let told = DesiredCondition::progressing(reason, &reason.message(), "");
+                self.log_reason(cluster, view, reason, &told);
+            } else {
+                self.leading.told.node(name).reason = None;
+            }
+            return;
         };
         let goal = shadow.spec.state;
         let in_service = Reason::Monitoring;
@@ -268,21 +271,6 @@ impl Reconciler {
         message
     }
 
-    /// Says why a node gets no shadow: a quota or a rule may refuse it.
-    fn explain_without_shadow(
-        &mut self,
-        cluster: &Cluster,
-        view: &NodeView<'_>,
-        reason: &Reason<'_>,
-    ) {
-        if matches!(reason, Reason::NodeChangesDenied(_)) {
-            let told = DesiredCondition::progressing(reason, &reason.message(), "");
-            self.log_reason(cluster, view, reason, &told);
-        } else {
-            self.leading.told.node(view.shadow_name).reason = None;
-        }
-    }
-
     /// Logs the reason and publishes its Event, if it is another than the last one that was logged or, before that, stored.
     fn log_reason(
         &mut self,
@@ -358,7 +346,8 @@ impl Reconciler {
     /// Publishes, once for each answer, why evictions of a drain have been refused for long.
     fn publish_refusal(&mut self, pass: &Pass<'_>, view: &NodeView<'_>) {
         let plan = pass.cluster.drain(view.shadow_name);
-        let refusal = plan.and_then(|plan| self.leading.drainer.evictions.lasting_refusal(plan));
+        let (evictions, now) = (&self.leading.drainer.evictions, self.now());
+        let refusal = plan.and_then(|plan| evictions.lasting_refusal(plan, now));
         let Some((pod, why)) = refusal else { return };
         let told = self.leading.told.nodes.entry(view.shadow_name.to_owned());
         if told.or_default().refusals.insert(why.to_owned()) {
@@ -451,19 +440,13 @@ impl Reconciler {
         while self.events.try_join_next().is_some() {}
         let reason = text.reason;
         if self.events.len() >= MAX_EVENTS {
-            tracing::debug!(
-                reason,
-                "too many Events are being published; one is dropped"
-            );
+            tracing::debug!(reason, "too many Events are under way; one is dropped");
             return;
         }
         let (note, action) = text.printable();
+        let (normal, warning) = (EventType::Normal, EventType::Warning);
         let event = Event {
-            type_: if text.warning {
-                EventType::Warning
-            } else {
-                EventType::Normal
-            },
+            type_: if text.warning { warning } else { normal },
             reason: reason.to_owned(),
             note: Some(note),
             action,

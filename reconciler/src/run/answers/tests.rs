@@ -6,10 +6,6 @@ fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn body(number: u64) -> Body {
-    Body::Apply(json!({"limit": number}))
-}
-
 #[test]
 fn one_request_of_an_object_is_under_way() {
     let mut sent = Sent::default();
@@ -23,21 +19,21 @@ fn one_request_of_an_object_is_under_way() {
 #[test]
 fn a_refusal_waits_for_another_version_or_longer() {
     let mut sent = Sent::default();
-    assert_eq!(sent.refused(Some(5), s(0)), 1);
+    assert_eq!(sent.wait_for_change(Some(5), s(0)), 1);
     assert_eq!(sent.due(Some(5)), Some(s(4)));
     assert_eq!(sent.due(Some(6)), Some(s(0)));
     for times in 2..=8 {
-        assert_eq!(sent.refused(Some(5), s(0)), times);
+        assert_eq!(sent.wait_for_change(Some(5), s(0)), times);
     }
     assert_eq!(sent.due(Some(5)), Some(s(60)));
     sent.failed(s(0));
-    assert_eq!(
-        sent.refused(Some(5), s(0)),
-        9,
-        "though a failure came between"
-    );
+    assert_eq!(sent.wait_for_change(Some(5), s(0)), 10);
     sent.changed("", s(0));
-    assert_eq!(sent.refused(Some(9), s(0)), 1, "a success ends the row");
+    assert_eq!(
+        sent.wait_for_change(Some(9), s(0)),
+        1,
+        "a success ends the row"
+    );
 }
 
 #[test]
@@ -72,32 +68,11 @@ fn a_failure_waits_longer_whatever_the_version() {
 #[test]
 fn what_changed_nothing_waits_for_a_change() {
     let mut sent = Sent::default();
-    let asks = |seen, number| {
-        let object = Object::FleetStatus;
-        let request = Request::new(
-            &Cluster::default(),
-            object,
-            body(number),
-            Context::default(),
-        );
-        Request { seen, ..request }
-    };
     for (nth, wait) in [(1, 4), (2, 4), (3, 4), (4, 8), (5, 16)] {
-        assert_eq!(sent.unchanged(Some(5), body(nth), s(0)), nth == 1);
+        assert_eq!(sent.wait_for_change(Some(5), s(0)), nth);
         assert_eq!(sent.due(Some(5)), Some(s(wait)), "though its patch differs");
         assert_eq!(sent.due(Some(6)), Some(s(0)));
     }
-    assert!(sent.would_repeat(&asks(Some(5), 5)));
-    assert!(
-        !sent.would_repeat(&asks(Some(6), 5)),
-        "the object has changed"
-    );
-    assert!(
-        !sent.would_repeat(&asks(Some(5), 6)),
-        "something else is wanted"
-    );
-    sent.changed("", s(0));
-    assert!(!sent.would_repeat(&asks(Some(5), 5)));
 }
 
 /// Denies changes of an object, this number of times, at this second.
@@ -125,7 +100,7 @@ fn three_denials_hold_a_node_for_a_while() {
     assert_eq!(denied(&requests, 302), None, "the others are forgotten");
     deny(&mut requests, &node, 2, 302);
     assert_eq!(denied(&requests, 303), held);
-    requests.of(&node).refused(None, s(303));
+    requests.of(&node).wait_for_change(None, s(303));
     assert_eq!(denied(&requests, 303), held, "it has not changed the Node");
     requests.of(&node).changed("", s(303));
     assert_eq!(denied(&requests, 303), None);

@@ -113,29 +113,30 @@ fn a_blocked_pod_holds_up_no_other() {
 #[test]
 fn only_a_refusal_that_lasts_is_worth_a_warning() {
     let (mut evictions, plan) = (Evictions::default(), plan(&["a", "b"]));
-    let warned = |evictions: &Evictions| {
-        let refusal = evictions.lasting_refusal(&plan);
+    let warned = |evictions: &Evictions, now| {
+        let refusal = evictions.lasting_refusal(&plan, now);
         refusal.map(|(pod, _)| pod.name.clone())
     };
     for seconds in [0, 5, 29] {
         let now = Duration::from_secs(seconds);
         let news = evicted(&mut evictions, "b", &blocked(), now);
         assert_eq!(
-            (news, warned(&evictions)),
+            (news, warned(&evictions, now)),
             (seconds == 0, None),
             "{seconds}"
         );
     }
     // Another pod, refused just now, is named as what holds the drain up, and does not hide the one of which to warn.
     evicted(&mut evictions, "a", &blocked(), LASTING);
-    let news = evicted(&mut evictions, "b", &blocked(), LASTING);
-    assert!(news, "that it lasts is news");
-    assert_eq!(warned(&evictions).as_deref(), Some("b"));
+    evicted(&mut evictions, "b", &blocked(), LASTING);
+    assert_eq!(warned(&evictions, LASTING).as_deref(), Some("b"));
     let held_up_by = evictions.held_up_by(&plan, Timestamp::MIN).unwrap();
     assert!(held_up_by.starts_with("shop/a "));
+    evicted(&mut evictions, "a", &EvictionAnswer::Accepted, LASTING);
     evicted(&mut evictions, "b", &EvictionAnswer::Accepted, LASTING * 2);
     evicted(&mut evictions, "b", &blocked(), LASTING * 3);
-    assert_eq!(warned(&evictions), None, "it is refused again");
+    let warned = warned(&evictions, LASTING * 3);
+    assert_eq!(warned, None, "it is refused again");
 }
 
 #[test]
