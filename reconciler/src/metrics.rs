@@ -16,6 +16,7 @@ use brupop_core::decide::Reason;
 use brupop_core::facts::{FleetFacts, NodeView};
 use brupop_core::phases::{Ended, Phase, results, update_known_since};
 use brupop_core::rules::GateState;
+use brupop_core::status::stalled_pools;
 use brupop_runtime::metrics::{self, ProcessMetrics};
 use jiff::Timestamp;
 use prometheus_client::encoding::EncodeMetric;
@@ -45,6 +46,7 @@ brupop_slots_overdue: Slots held for longer than the current step of their updat
 brupop_denied_nodes_out_of_service: Nodes that are out of service for an update, while the API server refuses changes of the Node or its shadow
 brupop_oldest_slot_seconds: Seconds for which the oldest slot has been held; 0 if none is in use
 brupop_gate_state: 1 for the state of each gate of a pool that has something to update, 0 for all others
+brupop_pool_stalled: 1 for each pool that does not go on before a person acts, by reason
 brupop_slots_limit: Most updates at once
 brupop_nodes_not_opted_in: Nodes that run Bottlerocket and are not opted in, so that they are not updated
 brupop_skipped_objects: Objects that cannot be read, by kind
@@ -262,7 +264,7 @@ impl Series {
         }
     }
 
-    /// Counts hosts, failures, and the ledger, which itself limits how many slots and versions there are.
+    /// Counts hosts, failures, stalled pools, and the ledger, which itself limits how many slots and versions there are.
     fn count_hosts(&mut self, cluster: &Cluster) {
         let readable = || cluster.shadows().filter_map(|shadow| shadow.ok());
         let reported = || readable().filter_map(|shadow| shadow.status.as_ref());
@@ -291,6 +293,10 @@ impl Series {
         let failures = failed.filter_map(|shadow| shadow.spec.last_failure.as_ref());
         let reasons = failures.map(|failure| &*failure.reason);
         self.tally("brupop_nodes_failed", "reason", reasons, MAX_FAILURES);
+        for (pool, why) in stalled_pools(&cluster.pools).take(MAX_POOLS) {
+            let of = [("pool", pool), ("reason", &*why.reason)];
+            self.set("brupop_pool_stalled", &of, 1);
+        }
         let ledger = cluster.ledger();
         let slots = ledger.map_or(0, |ledger| ledger.slots.len());
         self.set("brupop_slots_in_use", &[], slots);

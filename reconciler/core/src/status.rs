@@ -21,7 +21,7 @@ use crate::decide::{Reason, TO_GO_ON, goes_back};
 use crate::facts::NodeView;
 use crate::times;
 pub use events::EventText;
-pub use fleet::{DesiredFleetStatus, Progress, halted_versions, halts, stalled_pool};
+pub use fleet::{DesiredFleetStatus, Progress, halted_versions, halts, stalled_pools};
 pub use pools::{DesiredPoolStatus, NoAnswer, pools};
 
 /// Returns what people have asked of a node that has no update, and may have forgotten: it takes effect with the next update.

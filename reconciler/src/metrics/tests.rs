@@ -5,7 +5,7 @@ use brupop_api::printable::is_printable;
 use brupop_api::{BottlerocketShadow, Item};
 use brupop_core::decide::Reason;
 use brupop_core::facts::{FleetFacts, NodeView, PoolFacts};
-use brupop_core::pool::Owner;
+use brupop_core::pool::{Owner, Pool};
 use brupop_core::rules::GateState;
 use jiff::SignedDuration;
 use serde_json::json;
@@ -58,7 +58,15 @@ fn hosts_are_counted_as_upstreams_users_know_it() {
         ("MonitoringUpdate", "1.1.0"),
         ("Dreaming", "1.1.0"),
     ];
-    let cluster = cluster(hosts.map(|(state, version)| (state, version.to_owned())));
+    let mut cluster = cluster(hosts.map(|(state, version)| (state, version.to_owned())));
+    for (name, stalled) in [("web", "True"), ("db", "False")] {
+        let condition = json!({"type": "Stalled", "status": stalled, "reason": "WaitingForPool", "message": "",
+            "lastTransitionTime": NOW});
+        let pool =
+            json!({"metadata": {"name": name}, "spec": {}, "status": {"conditions": [condition]}});
+        let pool = serde_json::from_value::<Item<Pool>>(pool).unwrap();
+        cluster.pools.insert(name.to_owned(), pool.body.unwrap());
+    }
     let metrics = Metrics::default();
     let mut gauges = Series::default();
     let halted = VersionRecord {
@@ -82,6 +90,7 @@ fn hosts_are_counted_as_upstreams_users_know_it() {
         r#"brupop_gate_state{pool="web",gate="no-critical",state="Closed"} 1"#,
         r#"brupop_gate_state{pool="web",gate="no-critical",state="Open"} 0"#,
         r#"brupop_gate_state{pool="web",gate="no-critical",state="Unknown"} 0"#,
+        r#"brupop_pool_stalled{pool="web",reason="WaitingForPool"} 1"#,
         "brupop_slots_in_use 0",
         "brupop_slots_limit 3",
         r#"brupop_skipped_objects{kind="Pod"} 1"#,
@@ -91,6 +100,7 @@ fn hosts_are_counted_as_upstreams_users_know_it() {
         r#"brupop_writes_total{object="ledger",result="written"} 1"#,
     ];
     has_lines(&text, &lines);
+    assert_eq!(text.matches("\nbrupop_pool_stalled{").count(), 1, "{text}");
     let built = concat!(
         "brupop_build_info{version=\"",
         env!("CARGO_PKG_VERSION"),

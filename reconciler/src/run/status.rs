@@ -378,7 +378,9 @@ impl Reconciler {
             updated: progress.updated_condition("no node is opted in"),
             halted: status::halted_versions(halts),
             halt: DesiredCondition::halted(&self.api.namespace, &observed.fleet, halts),
-            stalled_pool: status::stalled_pool(&cluster.pools),
+            stalled_pool: status::stalled_pools(&cluster.pools)
+                .next()
+                .map(|(pool, stalled)| format!("pool {pool}: {}", stalled.message)),
             idle: DesiredCondition::idle(cluster.busy_nodes(observed.fleet.slots)),
             admission: admission.known().map(DesiredCondition::admission),
             other_operator: alone.known().map(DesiredCondition::other_operator),

@@ -169,11 +169,11 @@ fn found<'c>(conditions: &'c [Condition], type_: &str) -> Option<&'c Condition> 
     conditions.iter().find(|it| it.type_ == type_)
 }
 
-/// Says what the first of these pools says of which a person must act.
-pub fn stalled_pool(pools: &BTreeMap<String, Pool>) -> Option<String> {
-    pools.iter().find_map(|(name, pool)| {
+/// Returns which of these pools do not go on before a person acts, each with its condition that says so.
+pub fn stalled_pools(pools: &BTreeMap<String, Pool>) -> impl Iterator<Item = (&str, &Condition)> {
+    pools.iter().filter_map(|(name, pool)| {
         let stalled = found(&pool.stored.conditions, STALLED)?;
-        (stalled.status == True).then(|| format!("pool {name}: {}", stalled.message))
+        (stalled.status == True).then_some((name.as_str(), stalled))
     })
 }
 
