@@ -21,7 +21,7 @@ fn object(file: &str, kind: &str, name: &str) -> Value {
 }
 
 fn definition(kind: &str) -> Value {
-    let definitions = brupop_api::crds::all();
+    let definitions = brupop_api::definitions::all();
     let definition = definitions.iter().find(|crd| crd.spec.names.kind == kind);
     serde_json::json!(definition.unwrap())
 }
@@ -127,7 +127,7 @@ fn the_configuration_lists_each_version_that_is_served() {
                 .contains(&resource.into()),
             "{rule}"
         );
-        let crds = brupop_api::crds::all();
+        let crds = brupop_api::definitions::all();
         let crd = crds
             .iter()
             .find(|crd| crd.spec.names.plural == resource)
