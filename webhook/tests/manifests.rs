@@ -4,7 +4,7 @@
 
 use brupop_api::names;
 use serde::Deserialize as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::PathBuf;
 
 fn folder() -> PathBuf {
@@ -27,90 +27,77 @@ fn definition(kind: &str) -> Value {
 }
 
 fn webhook_configuration() -> Value {
-    object(
-        "webhook.yaml",
-        "ValidatingWebhookConfiguration",
-        "brupop-webhook",
-    )
+    let kind = "ValidatingWebhookConfiguration";
+    object("webhook.yaml", kind, "brupop-webhook")
 }
 
 fn reconciler_policy() -> Value {
-    object(
-        "policies.yaml",
-        "ValidatingAdmissionPolicy",
-        "brupop-reconciler",
-    )
+    let kind = "ValidatingAdmissionPolicy";
+    object("policies.yaml", kind, "brupop-reconciler")
 }
 
 /// That policies and roles name what the code names is shown by the rows on an API server.
 #[test]
 fn nobody_may_opt_in_unless_it_is_asked_for() {
     let variables = &reconciler_policy()["spec"]["variables"];
-    assert_eq!(
-        variables[0],
-        serde_json::json!({"name": "mayOptIn", "expression": "false"})
-    );
+    let may_not = json!({"name": "mayOptIn", "expression": "false"});
+    assert_eq!(variables[0], may_not);
 }
 
 #[test]
 fn the_configuration_selects_our_namespaces_accounts_only() {
-    let configuration = webhook_configuration();
-    let [entry, of_pools] = configuration["webhooks"].as_array().unwrap().as_slice() else {
-        panic!("two entries")
-    };
-    assert_eq!(
-        entry["matchConditions"][0]["expression"],
-        "request.userInfo.username.startsWith('system:serviceaccount:' + request.namespace + ':')"
-    );
     // One expression decides whether the webhook or the policy judges a write.
-    let policy = reconciler_policy();
-    let confined = policy["spec"]["matchConditions"][0]["expression"]
-        .as_str()
-        .unwrap();
-    assert_eq!(
-        entry["matchConditions"][1]["expression"],
-        format!(
-            "request.?subResource.orValue('') != 'status' || request.?dryRun.orValue(false) || !{confined}"
-        )
-    );
-    assert_eq!(
-        policy["spec"]["matchConditions"].as_array().unwrap().len(),
-        1
-    );
-    assert_eq!(entry["matchConditions"].as_array().unwrap().len(), 2);
-    let rules = policy["spec"]["matchConstraints"]["resourceRules"]
-        .as_array()
-        .unwrap();
+    let policy = &reconciler_policy()["spec"];
+    let conditions = policy["matchConditions"].as_array().unwrap();
+    let [confined] = &conditions[..] else {
+        panic!("{conditions:?}")
+    };
+    let confined = confined["expression"].as_str().unwrap();
+    let rules = policy["matchConstraints"]["resourceRules"].as_array();
+    let statuses = json!(["bottlerocketshadows/status"]);
     assert!(
         rules
+            .unwrap()
             .iter()
-            .any(|rule| rule["resources"] == serde_json::json!(["bottlerocketshadows/status"]))
+            .any(|rule| rule["resources"] == statuses)
     );
-    assert_eq!(
-        (&entry["failurePolicy"], &entry["timeoutSeconds"]),
-        (&"Fail".into(), &3.into())
+
+    let ours =
+        "request.userInfo.username.startsWith('system:serviceaccount:' + request.namespace + ':')";
+    let judged = format!(
+        "request.?subResource.orValue('') != 'status' || request.?dryRun.orValue(false) || !{confined}"
     );
-    assert_eq!(
-        entry["rules"][0]["apiGroups"],
-        serde_json::json!([names::GROUP])
-    );
-    for unset in ["objectSelector", "namespaceSelector"] {
-        assert!(entry[unset].is_null(), "{unset}");
-    }
-    // Nobody's pool waits for us, and nothing but pools is asked of this entry.
-    assert_eq!(
-        (&of_pools["failurePolicy"], &of_pools["timeoutSeconds"]),
-        (&"Ignore".into(), &1.into())
-    );
-    assert_eq!(of_pools["rules"].as_array().unwrap().len(), 1);
-    assert_eq!(
-        of_pools["rules"][0]["apiGroups"],
-        serde_json::json!([names::GROUP])
-    );
-    assert_eq!(
-        of_pools["rules"][0]["resources"],
-        serde_json::json!(["bottlerocketpools"])
-    );
+    let configuration = webhook_configuration();
+    let read = |webhook: &Value| {
+        let conditions = webhook["matchConditions"].as_array().into_iter().flatten();
+        let selectors = ["objectSelector", "namespaceSelector"].map(|name| webhook.get(name));
+        let mut rules = webhook["rules"].clone();
+        for rule in rules.as_array_mut().unwrap() {
+            // The versions have a test of their own.
+            rule["apiVersions"].take();
+        }
+        let conditions: Vec<_> = conditions.map(|it| &it["expression"]).collect();
+        json!([
+            webhook["failurePolicy"],
+            webhook["timeoutSeconds"],
+            rules,
+            conditions,
+            selectors
+        ])
+    };
+    let rule = |operations: &[&str], resources: &[&str]| {
+        json!([{"apiGroups": [names::GROUP], "apiVersions": null, "operations": operations, "resources": resources,
+            "scope": "Namespaced"}])
+    };
+    let of_shadows = rule(&["*"], &["bottlerocketshadows", "bottlerocketshadows/*"]);
+    let of_pools = rule(&["CREATE", "UPDATE"], &["bottlerocketpools"]);
+    // Nobody's pool waits for us.
+    let expected = [
+        json!(["Fail", 3, of_shadows, [ours, judged], [null, null]]),
+        json!(["Ignore", 1, of_pools, [], [null, null]]),
+    ];
+    let webhooks = configuration["webhooks"].as_array().unwrap();
+    assert!(webhooks.iter().map(read).eq(expected), "{webhooks:#?}");
 }
 
 /// Writes in a version that the configuration does not list would go past the webhook.
@@ -120,32 +107,15 @@ fn the_configuration_lists_each_version_that_is_served() {
     for (webhook, resource) in [(0, "bottlerocketshadows"), (1, "bottlerocketpools")] {
         let rule = &configuration["webhooks"][webhook]["rules"][0];
         let listed = rule["apiVersions"].as_array().unwrap();
-        assert!(
-            rule["resources"]
-                .as_array()
-                .unwrap()
-                .contains(&resource.into()),
-            "{rule}"
-        );
         let crds = brupop_api::definitions::all();
-        let crd = crds
-            .iter()
-            .find(|crd| crd.spec.names.plural == resource)
-            .unwrap();
-        let served: Vec<_> = crd
-            .spec
-            .versions
-            .iter()
-            .filter(|version| version.served)
-            .collect();
-        assert!(!served.is_empty(), "{resource}");
+        let mut crds = crds.iter();
+        let crd = crds.find(|crd| crd.spec.names.plural == resource).unwrap();
+        let served = crd.spec.versions.iter().filter(|version| version.served);
+        assert!(served.clone().next().is_some(), "{resource}");
         for version in served {
             let is_listed = |listed: &Value| listed == "*" || *listed == version.name;
-            assert!(
-                listed.iter().any(is_listed),
-                "{resource} {} is served, and not listed",
-                version.name
-            );
+            let (listed, name) = (listed.iter().any(is_listed), &version.name);
+            assert!(listed, "{resource} {name} is served, and not listed");
         }
     }
 }
@@ -188,18 +158,14 @@ fn flux_is_told_to_leave_pauses_alone() {
         .into_iter()
         .flat_map(|name| documents(folder().join("..").join(name)))
         .filter(|object| {
-            ["BottlerocketFleet", "BottlerocketPool"]
-                .map(Value::from)
-                .contains(&object["kind"])
+            object["kind"] == "BottlerocketFleet" || object["kind"] == "BottlerocketPool"
         })
         .collect();
     assert!(objects.len() > 10, "some were not found: {objects:?}");
     for object in objects {
         let annotations = &object["metadata"]["annotations"];
-        assert_eq!(
-            annotations["kustomize.toolkit.fluxcd.io/ssa"], "Merge",
-            "{object}"
-        );
+        let found = &annotations["kustomize.toolkit.fluxcd.io/ssa"];
+        assert_eq!(found, "Merge", "{object}");
     }
 }
 
@@ -208,11 +174,8 @@ fn containers() -> Vec<Value> {
     let all = ["manifests", "kustomize"]
         .into_iter()
         .flat_map(|name| documents(folder().join("..").join(name)));
-    let lists = all.filter_map(|object| {
-        object["spec"]["template"]["spec"]["containers"]
-            .as_array()
-            .cloned()
-    });
+    let pods = all.filter_map(|object| object.pointer("/spec/template/spec").cloned());
+    let lists = pods.filter_map(|pod| pod["containers"].as_array().cloned());
     let containers: Vec<Value> = lists.flatten().collect();
     assert!(containers.len() > 3, "some were not found: {containers:?}");
     containers
@@ -220,20 +183,17 @@ fn containers() -> Vec<Value> {
 
 #[test]
 fn each_container_says_what_it_needs() {
-    let needed = [
-        "/requests/cpu",
-        "/requests/memory",
-        "/requests/ephemeral-storage",
-    ];
-    let bounded = ["/limits/memory", "/limits/ephemeral-storage"];
     for container in containers() {
-        for path in needed.iter().chain(&bounded) {
-            let found = container["resources"].pointer(path);
-            assert!(
-                found.is_some_and(Value::is_string),
-                "{}: no {path}",
-                container["name"]
-            );
+        for (half, resource) in [
+            ("requests", "cpu"),
+            ("requests", "memory"),
+            ("requests", "ephemeral-storage"),
+            ("limits", "memory"),
+            ("limits", "ephemeral-storage"),
+        ] {
+            let found = &container["resources"][half][resource];
+            let name = &container["name"];
+            assert!(found.is_string(), "{name} has no {half} of {resource}");
         }
     }
 }
@@ -254,18 +214,13 @@ fn unheld(path: &str, schema: &Value, found: &mut Vec<String>) {
         found.push(path.to_owned());
     }
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
-        if field["description"]
-            .as_str()
-            .is_none_or(|text| text.len() < 4)
-        {
+        let description = field["description"].as_str().unwrap_or_default();
+        if description.len() < 4 {
             found.push(format!("{path}.{name} without a description"));
         }
         unheld(&format!("{path}.{name}"), field, found);
     }
-    for part in ["items", "additionalProperties"]
-        .iter()
-        .filter_map(|part| schema.get(part))
-    {
+    if let Some(part) = member(schema) {
         unheld(path, part, found);
     }
 }
@@ -279,19 +234,13 @@ fn each_field_is_described_and_has_its_bounds() {
         let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
         for half in ["spec", "status"] {
             assert!(schema[half]["properties"].is_object(), "{schema}");
-            unheld(
-                &format!("{}.{half}", kind.to_lowercase()),
-                &schema[half],
-                &mut found,
-            );
+            let path = format!("{}.{half}", kind.to_lowercase());
+            unheld(&path, &schema[half], &mut found);
         }
     }
     // The webhook reads what is written in PromQL.
-    let promql = "pool.spec.gates.prometheus";
-    assert_eq!(
-        found,
-        [format!("{promql}.query"), format!("{promql}.requires")]
-    );
+    let promql = ["query", "requires"].map(|it| format!("pool.spec.gates.prometheus.{it}"));
+    assert_eq!(found, promql);
 }
 
 /// Returns what a path of a kube-state-metrics configuration leads to, in the schema of a custom resource.
@@ -304,12 +253,10 @@ fn at<'a>(schema: &'a Value, path: &Value) -> Option<&'a Value> {
         })
 }
 
-/// Returns what a path from there on is about: each member, if it is a list or has keys that people choose.
-fn member(schema: &Value) -> &Value {
-    ["items", "additionalProperties"]
-        .iter()
-        .find_map(|of| schema.get(of))
-        .unwrap_or(schema)
+/// The schema of each member, if this is one of a list or of a map with keys that people choose.
+fn member(schema: &Value) -> Option<&Value> {
+    let mut kinds = ["items", "additionalProperties"].into_iter();
+    kinds.find_map(|of| schema.get(of))
 }
 
 #[test]
@@ -322,45 +269,24 @@ fn kube_state_metrics_is_told_of_fields_that_there_are() {
         let kind = of["kind"].as_str().unwrap();
         kinds.push(kind);
         let definition = definition(kind);
-        assert_eq!(
-            (&of["group"], &of["version"]),
-            (
-                &definition["spec"]["group"],
-                &definition["spec"]["versions"][0]["name"]
-            )
-        );
-        let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let version = &definition["spec"]["versions"][0];
+        assert_eq!(of["group"], definition["spec"]["group"]);
+        assert_eq!(of["version"], version["name"]);
+        let schema = &version["schema"]["openAPIV3Schema"];
         for metric in resource["metrics"].as_array().unwrap() {
-            let each = &metric["each"];
-            let (_, each) = each
-                .as_object()
-                .unwrap()
-                .iter()
-                .find(|(key, _)| *key != "type")
-                .unwrap();
-            let found =
-                at(schema, &each["path"]).unwrap_or_else(|| panic!("{kind}: no {}", each["path"]));
-            let labels = each["labelsFromPath"]
-                .as_object()
-                .into_iter()
-                .flatten()
-                .map(|(_, path)| path);
-            for path in labels.chain([&each["valueFrom"]]) {
-                assert!(
-                    at(member(found), path).is_some(),
-                    "{kind}: no {path} in {}",
-                    each["path"]
-                );
+            let mut each = metric["each"].as_object().unwrap().iter();
+            let (_, each) = each.find(|(key, _)| *key != "type").unwrap();
+            let begin = &each["path"];
+            let found = at(schema, begin).unwrap_or_else(|| panic!("{kind}: no {begin}"));
+            let labels = each["labelsFromPath"].as_object().into_iter().flatten();
+            let paths = labels.map(|(_, path)| path).chain([&each["valueFrom"]]);
+            for path in paths {
+                let is_there = at(member(found).unwrap_or(found), path).is_some();
+                assert!(is_there, "{kind}: no {path} in {begin}");
             }
-            assert_eq!(each["list"], found["enum"], "{kind}: {}", each["path"]);
+            assert_eq!(each["list"], found["enum"], "{kind}: {begin}");
         }
     }
-    assert_eq!(
-        kinds,
-        [
-            "BottlerocketShadow",
-            "BottlerocketFleet",
-            "BottlerocketPool"
-        ]
-    );
+    let all = ["Shadow", "Fleet", "Pool"].map(|kind| format!("Bottlerocket{kind}"));
+    assert_eq!(kinds, all);
 }
