@@ -67,7 +67,8 @@ where
 
 /// One request brings the object, and then each change of it. It names no version, so the API server first makes sure that its
 /// cache is as new as etcd. kube's own (`streaming_lists`) names version 0, and gets what the cache has, however old that is.
-/// API servers that cannot do this, as those of Kubernetes 1.33 by default, are asked for a list and a watch.
+/// API servers that cannot do this, as those of Kubernetes 1.33 by default, or whose cache does not get there in time, are asked
+/// for a list and a watch, until it is tried again.
 fn object_or_none<K>(api: Api<K>, name: String) -> impl Stream<Item = watcher::Result<Option<K>>>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
@@ -81,8 +82,9 @@ where
         };
         let mut events = match api.watch(&params, "").await {
             Ok(events) => events.boxed(),
-            Err(Error::Api(status)) if status.is_invalid() => {
-                let mut objects = watch_object(api, &name).boxed();
+            Err(Error::Api(status)) if status.is_invalid() || status.code == 504 => {
+                let again = sleep(jittered(WATCH, 0.2));
+                let mut objects = watch_object(api, &name).take_until(again).boxed();
                 while let Some(object) = objects.next().await {
                     yield object;
                 }
@@ -133,6 +135,7 @@ mod tests {
     use serde_json::{Value, json};
     use std::collections::VecDeque;
     use std::convert::Infallible;
+    use std::future::pending;
     use std::sync::{Arc, Mutex};
     use tokio::time::Instant;
 
@@ -192,6 +195,9 @@ mod tests {
         json!({"type": "BOOKMARK", "object": {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}})
     }
 
+    /// An answer that does not come.
+    const NEVER: (u16, Vec<Value>) = (599, vec![]);
+
     /// What an API server with these answers, one after the other, is asked for, and the first versions that are told.
     async fn told(answers: &[(u16, Vec<Value>)], count: usize) -> (Vec<String>, Vec<String>) {
         let asked = Arc::new(Mutex::new(vec![]));
@@ -205,7 +211,12 @@ mod tests {
             let answer = answer
                 .body(Body::from(lines.join("\n").into_bytes()))
                 .unwrap();
-            async move { Ok::<_, Infallible>(answer) }
+            async move {
+                if status == NEVER.0 {
+                    pending::<()>().await;
+                }
+                Ok::<_, Infallible>(answer)
+            }
         });
         let api = Api::<Pod>::all(Client::new(service, "ns"));
         let version = |pod: Option<Pod>| {
@@ -253,14 +264,25 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_does_not_send_objects_first_is_asked_for_a_list() {
-        let refusal = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "code": 422});
         let list = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": []});
-        let changes = (200, vec![pod("ADDED", "8")]);
-        let (told, asked) = told(&[(422, vec![refusal]), (200, vec![list]), changes], 2).await;
-        assert_eq!(told, ["none", "8"]);
-        assert!(
-            !asked[1].contains("resourceVersion") && asked[2].contains("resourceVersion=7"),
-            "{asked:?}"
-        );
+        for (code, reason) in [(422, "Invalid"), (504, "Timeout")] {
+            let refusal = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code});
+            let answers = [
+                (code, vec![refusal]),
+                (200, vec![list.clone()]),
+                (200, vec![pod("ADDED", "8")]),
+                NEVER,
+                (
+                    200,
+                    vec![pod("ADDED", "9"), bookmark(&json!({ALL_BROUGHT: "true"}))],
+                ),
+            ];
+            let (told, asked) = told(&answers, 3).await;
+            assert_eq!(told, ["none", "8", "9"]);
+            assert!(
+                !asked[1].contains("resourceVersion") && asked[2].contains("resourceVersion=7"),
+                "{asked:?}"
+            );
+        }
     }
 }
