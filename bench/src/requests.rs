@@ -12,8 +12,6 @@ pub struct Requests {
     pub during: BTreeMap<String, usize>,
     /// Reports that a host names a version, whether its node is updated or not.
     pub offers: usize,
-    /// Those with clocks of their own, such as renewals of the Lease.
-    pub clocked: usize,
     /// After the last node's Idle, until nothing more came.
     pub after: usize,
     pub evicted: usize,
@@ -28,17 +26,16 @@ pub fn program(event: &Event) -> Option<&'static str> {
         .find(|program| *program == account)
 }
 
-/// Is it a request of our programs? A watch stands in the log when it begins, and again when it ends.
-pub fn is_ours(event: &Event) -> bool {
-    program(event).is_some() && (event.verb == "watch") == (event.stage == "ResponseStarted")
-}
-
-/// Was the request made because nodes are updated? Leases, dry runs, and looks for upstream's operator have clocks of their
-/// own.
+/// Was the request made by our programs because nodes are updated? Leases, dry runs, and looks for upstream's operator have
+/// clocks of their own. A watch stands in the log when it begins, and again when it ends.
 pub fn is_of_a_roll_out(event: &Event) -> bool {
     let resource = event.object.resource.as_str();
     let looks_for_upstream = resource == "deployments" && event.verb == "get";
-    is_ours(event) && !event.is_dry_run() && resource != "leases" && !looks_for_upstream
+    program(event).is_some()
+        && (event.verb == "watch") == (event.stage == "ResponseStarted")
+        && !event.is_dry_run()
+        && resource != "leases"
+        && !looks_for_upstream
 }
 
 fn is_of_shadow(event: &Event, subresource: &str) -> bool {
@@ -88,14 +85,12 @@ impl Requests {
             .map(|event| event.stage_timestamp);
         let mut requests = Self::default();
         for event in events {
-            let Some(program) = program(event).filter(|_| is_ours(event)) else {
+            let Some(program) = program(event).filter(|_| is_of_a_roll_out(event)) else {
                 continue;
             };
             let is_after = ended.is_some_and(|ended| event.request_received_timestamp > ended);
             let (verb, of) = (&event.verb, &event.object);
-            if !is_of_a_roll_out(event) {
-                requests.clocked += 1;
-            } else if is_after {
+            if is_after {
                 requests.after += 1;
             } else if reports(event, "target_version", None) {
                 requests.offers += 1;

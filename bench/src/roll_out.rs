@@ -255,7 +255,6 @@ impl RollOut {
                 "beside these, that the host names a version",
                 requests.offers,
             ),
-            part("beside these, by the clock", requests.clocked),
             part("beside these, after the last node's Idle", requests.after),
         ]
     }

@@ -53,10 +53,7 @@ impl World {
     pub(crate) fn slots_with(&mut self, config: &Config, at: usize, late: Option<usize>) {
         let leader = &self.leaders[at];
         let views = view::views(config, self, leader, late);
-        let seen = leader
-            .stale
-            .and_then(|stale| stale.ledger)
-            .unwrap_or(self.ledger);
+        let seen = leader.ledger(self);
         let mut judged = seen;
         if config.without == Some(Safeguard::OwnAttempt) {
             // Any Idle is as good as that of the slot's own attempt.
@@ -70,7 +67,7 @@ impl World {
                 });
             }
         }
-        let seen_pools = view::seen_pools(self, leader);
+        let seen_pools = leader.pools(self);
         for (slot, view) in judged.slots.iter_mut().zip(&views) {
             match (config.without, *slot) {
                 // A slot is of the pool in which its node is now.
@@ -160,13 +157,8 @@ impl World {
         let views: Vec<NodeView<'_>> = (0..self.places.len()).map(see).collect();
         let view = views[node];
         let saw = Saw {
-            halt: leader
-                .stale
-                .and_then(|stale| stale.ledger)
-                .unwrap_or(self.ledger)
-                .is_halted(),
-            held: held(view::seen_pools(self, &leader), view.owner)
-                || fleet.starts == Starts::Paused,
+            halt: leader.ledger(self).is_halted(),
+            held: held(leader.pools(self), view.owner) || fleet.starts == Starts::Paused,
             draining: view
                 .node
                 .and_then(|node| node.marker())
@@ -208,11 +200,8 @@ impl World {
                 place.empty |= place.node.is_some_and(|node| node.unschedulable);
             }
             Some(Effect::CreateShadow { attempt }) => {
+                let owner = leader.node(self, node);
                 let place = &mut self.places[node];
-                let owner = leader
-                    .stale
-                    .and_then(|stale| stale.nodes)
-                    .map_or(place.node, |all| all[node]);
                 // One that belongs to no Node is collected as garbage at once.
                 let owner =
                     owner.filter(|owner| place.node.is_some_and(|node| node.life == owner.life));
@@ -229,17 +218,13 @@ impl World {
                     place.shadows_made += 1;
                 }
             }
-            Some(Effect::DeleteShadow { .. }) => {
-                let seen = leader
-                    .stale
-                    .and_then(|stale| stale.shadows)
-                    .map(|all| all[node]);
-                // Its version is tested, so it goes as it was seen or not at all.
-                if seen.is_none_or(|seen| seen == self.places[node].shadow) {
-                    self.places[node].shadow = None;
-                }
+            // Its version is tested, so it goes as it was seen or not at all.
+            Some(Effect::DeleteShadow { .. })
+                if leader.shadow(self, node) == self.places[node].shadow =>
+            {
+                self.places[node].shadow = None;
             }
-            None => {}
+            Some(Effect::DeleteShadow { .. }) | None => {}
         }
     }
 

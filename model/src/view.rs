@@ -11,7 +11,7 @@ use crate::ledger::{Ledger, Record};
 use crate::objects::{
     BOOTS, COMMAND_TIME, FLEET_UID, SHADOWS, Shadow, TIMES, UIDS, VERSIONS, said_staged,
 };
-use crate::pools::{self, Pools};
+use crate::pools;
 use crate::state::{Config, Host, MORE_THAN_NODES, Safeguard};
 use crate::tables;
 use crate::world::{Leader, World};
@@ -96,19 +96,7 @@ pub(crate) fn host(host: Host) -> HostFacts<'static> {
 
 /// Returns what a reconciler sees of the fleet.
 pub(crate) fn fleet(config: &Config, world: &World, leader: &Leader) -> FleetFacts<'static> {
-    let ledger = leader
-        .stale
-        .and_then(|stale| stale.ledger)
-        .unwrap_or(world.ledger);
-    fleet_of(config, world, leader, &ledger)
-}
-
-/// Returns what a reconciler sees of the pools.
-pub(crate) fn seen_pools(world: &World, leader: &Leader) -> Pools {
-    leader
-        .stale
-        .and_then(|stale| stale.pools)
-        .unwrap_or(world.pools)
+    fleet_of(config, world, leader, &leader.ledger(world))
 }
 
 /// Returns what a reconciler makes of this ledger.
@@ -147,8 +135,8 @@ pub(crate) fn fleet_of(
             _ => config.threshold(),
         },
         ceiling: config.limit,
-        default_pool: pools::default_facts(config, seen_pools(world, leader)),
-        pools: pools::facts(config, seen_pools(world, leader), ledger.done, now),
+        default_pool: pools::default_facts(config, leader.pools(world)),
+        pools: pools::facts(config, leader.pools(world), ledger.done, now),
         ..FleetFacts::EXAMPLE
     }
 }
@@ -162,24 +150,15 @@ pub(crate) fn view(
     late: Option<Late>,
 ) -> NodeView<'static> {
     let (place, stale) = (&world.places[at], leader.stale);
-    let shadow = stale
-        .and_then(|stale| stale.shadows)
-        .map_or(place.shadow, |all| all[at]);
-    let seen = stale
-        .and_then(|stale| stale.nodes)
-        .map_or(place.node, |all| all[at]);
+    let (shadow, seen) = (leader.shadow(world, at), leader.node(world, at));
     let empty = stale
         .and_then(|stale| stale.pods)
         .map_or(place.empty, |all| all[at]);
     let attempt = shadow.and_then(|shadow| shadow.attempt).unwrap_or(0);
     // A silent agent never acknowledges that its update is over, so that wait ends by its deadline.
     let waits_in_vain = place.silent && shadow.is_none_or(|shadow| shadow.state == State::Idle);
-    let owner = pools::owner(
-        config,
-        seen_pools(world, leader),
-        seen.map(|node| node.pool),
-    );
-    let held = pools::held(seen_pools(world, leader), owner);
+    let owner = pools::owner(config, leader.pools(world), seen.map(|node| node.pool));
+    let held = pools::held(leader.pools(world), owner);
     // As if the node itself were paused, which ends an update at any time before its reboot.
     let gives_up = config.without == Some(Safeguard::Finished) && held;
     NodeView {

@@ -60,6 +60,29 @@ pub struct Leader {
     pub stale: Option<Stale>,
 }
 
+/// What a reconciler sees: the truth, but for what is stale.
+impl Leader {
+    pub(crate) fn ledger(&self, world: &World) -> Ledger {
+        let stale = self.stale.and_then(|stale| stale.ledger);
+        stale.unwrap_or(world.ledger)
+    }
+
+    pub(crate) fn pools(&self, world: &World) -> Pools {
+        let stale = self.stale.and_then(|stale| stale.pools);
+        stale.unwrap_or(world.pools)
+    }
+
+    pub(crate) fn shadow(&self, world: &World, at: usize) -> Option<Shadow> {
+        let stale = self.stale.and_then(|stale| stale.shadows);
+        stale.map_or(world.places[at].shadow, |all| all[at])
+    }
+
+    pub(crate) fn node(&self, world: &World, at: usize) -> Option<Node> {
+        let stale = self.stale.and_then(|stale| stale.nodes);
+        stale.map_or(world.places[at].node, |all| all[at])
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct World {
     pub places: Vec<Place>,

@@ -23,9 +23,6 @@ pub struct Event {
     pub user: User,
     /// The impersonated user of a request.
     pub impersonated_user: Option<User>,
-    /// The user agent that the client names.
-    #[serde(default)]
-    pub user_agent: String,
     /// The object of a request; empty for paths that name no resource.
     #[serde(default, rename = "objectRef")]
     pub object: ObjectRef,
@@ -58,8 +55,6 @@ pub struct User {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ObjectRef {
-    /// The API group; empty of the core group.
-    pub api_group: String,
     pub resource: String,
     /// The sub-resource; empty of the object itself.
     pub subresource: String,
@@ -131,8 +126,8 @@ impl AuditLog {
     pub fn from_now(&self) -> AuditReader {
         let position = std::fs::metadata(&self.path).map_or(0, |data| data.len());
         AuditReader {
-            path: self.path.clone(),
             position,
+            ..self.from_start()
         }
     }
 
@@ -153,24 +148,14 @@ pub struct AuditReader {
 }
 
 impl AuditReader {
-    /// The events since the last call. A line that is not yet complete is left for the next call.
+    /// The events since the last call. A line that is not yet complete is left for the next call; one that is no event is
+    /// passed over: an API server that is killed leaves half of one.
     pub fn read(&mut self) -> std::io::Result<Vec<Event>> {
         let mut events = Vec::new();
         self.each(|event| {
             events.push(event);
             false
         })?;
-        Ok(events)
-    }
-
-    /// As [`Self::read`], but passes over lines that are no events: an API server that is killed leaves half of one.
-    pub fn read_whole_lines(&mut self) -> std::io::Result<Vec<Event>> {
-        let mut events = Vec::new();
-        let parsed = |line: &[u8]| {
-            events.extend(serde_json::from_slice(line).ok());
-            Ok(false)
-        };
-        self.each_line(parsed)?;
         Ok(events)
     }
 
@@ -197,15 +182,8 @@ impl AuditReader {
         .await
     }
 
-    /// Hands over complete lines until `stop` says so.
+    /// Hands over events until `stop` says so.
     fn each(&mut self, mut stop: impl FnMut(Event) -> bool) -> std::io::Result<()> {
-        self.each_line(|line| Ok(stop(serde_json::from_slice(line)?)))
-    }
-
-    fn each_line(
-        &mut self,
-        mut stop: impl FnMut(&[u8]) -> std::io::Result<bool>,
-    ) -> std::io::Result<()> {
         let mut file = match std::fs::File::open(&self.path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             file => file?,
@@ -220,7 +198,7 @@ impl AuditReader {
                 return Ok(());
             }
             self.position += u64::try_from(read).unwrap_or(u64::MAX);
-            if stop(&line)? {
+            if serde_json::from_slice(&line).is_ok_and(&mut stop) {
                 return Ok(());
             }
         }

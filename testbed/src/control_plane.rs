@@ -3,27 +3,38 @@
 use crate::audit::AuditLog;
 use crate::binaries::control_plane_binaries;
 use crate::certificates::Authority;
-use crate::components::{FIRST_SERVICE, audit_log, egress_socket, free_port, webhook_token};
-pub use crate::components::{Presents, Reach};
 use crate::kubeconfig::Server;
 use crate::sandbox::{Process, Sandbox, Signal, tail};
 use crate::services::Services;
-use crate::waiting::DEADLINE;
-use anyhow::{Context as _, Result, bail};
+use crate::waiting::await_until;
+use anyhow::{Context as _, Result};
 use kube::Client;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 mod access;
+mod commands;
 mod programs;
 
+pub(crate) use commands::SERVICE_RANGE;
+use commands::{FIRST_SERVICE, egress_socket};
+pub use commands::{NAMESPACE, free_port};
 pub use programs::BUMP;
 
 /// Number of tries of a start when another process took a port.
 const STARTS: usize = 3;
+
+/// From where a control plane is reached, and how it reaches Services.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// From this machine. Services are reached by a stand-in for kube-proxy.
+    Loopback,
+    /// From the network, at this address. Services are reached as the network has it: by a real kube-proxy.
+    Network(Ipv4Addr),
+}
 
 /// The programs that run beside etcd and the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +48,9 @@ pub struct Options {
     pub kwok: bool,
     /// From where it is reached.
     pub reach: Reach,
-    /// By what webhooks know the API server.
-    pub presents: Presents,
+    /// Whether the API server presents the token in [`ControlPlane::webhook_token`] to our webhook; the token must be there
+    /// before the first review.
+    pub presents_token: bool,
     /// The API server's audit policy, if it is not to record everything.
     pub audit_policy: Option<&'static str>,
     /// Will its own programs be killed? Then etcd holds objects as JSON, so that its revisions can be read
@@ -54,7 +66,7 @@ impl Options {
         scheduler: false,
         kwok: false,
         reach: Reach::Loopback,
-        presents: Presents::Nothing,
+        presents_token: false,
         audit_policy: None,
         under_faults: false,
     };
@@ -196,13 +208,13 @@ impl ControlPlane {
 
     /// The API server's audit log.
     pub fn audit(&self) -> AuditLog {
-        AuditLog::new(audit_log(self.dir()))
+        AuditLog::new(self.dir().join("audit.log"))
     }
 
     /// Returns where the API server finds the token that it presents to the default overlay's webhook on port 443, and to
-    /// nobody else, if it is started with [`Presents::Token`].
+    /// nobody else, if it is started with [`Options::presents_token`].
     pub fn webhook_token(&self) -> PathBuf {
-        webhook_token(self.dir())
+        self.dir().join("webhook-token")
     }
 
     /// The end of a process's log: of a program by its name, of a pod's by the pod's.
@@ -258,24 +270,13 @@ fn new_authority(dir: &Path, address: Ipv4Addr) -> Result<Authority> {
 }
 
 async fn wait_until_ready(client: &Client, processes: &mut [Process]) -> Result<()> {
-    let began = Instant::now();
-    let mut ticks = tokio::time::interval(Duration::from_millis(50));
-    while began.elapsed() < DEADLINE {
-        ticks.tick().await;
-        processes.iter_mut().try_for_each(Process::check)?;
-        let request = http::Request::get("/readyz").body(Vec::new())?;
-        let answer = timeout(Duration::from_secs(2), client.request_text(request)).await;
-        if matches!(answer, Ok(Ok(text)) if text == "ok") {
-            return Ok(());
+    await_until("the API server is ready", async || {
+        if let Err(error) = processes.iter_mut().try_for_each(Process::check) {
+            return Some(Err(error));
         }
-    }
-    let logs: Vec<_> = processes
-        .iter()
-        .map(|process| format!("{}: {}", process.name(), process.tail()))
-        .collect();
-    bail!(
-        "the API server is not ready after {} s\n{}",
-        DEADLINE.as_secs(),
-        logs.join("\n")
-    )
+        let request = http::Request::get("/readyz").body(Vec::new()).ok()?;
+        let answer = timeout(Duration::from_secs(2), client.request_text(request)).await;
+        matches!(answer, Ok(Ok(text)) if text == "ok").then_some(Ok(()))
+    })
+    .await?
 }

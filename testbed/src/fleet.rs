@@ -1,6 +1,6 @@
 //! A whole cluster: control plane, nodes with simulated hosts, kubelets, and the shipped operator on it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::gateways::Gateways;
 use crate::history::History;
-use crate::host::{Durations, Host};
+use crate::host::{Durations, Host, lock};
 use crate::operator::{NAMESPACE, apply_overlay, installed, owned, programs};
 use crate::{ControlPlane, DEADLINE, Kubelets, Options, Program, agents, await_progress};
 
@@ -235,7 +235,7 @@ impl Fleet {
 
     /// Returns what happened so far.
     pub fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.history)
     }
 
     /// Every host's repository has a new image.

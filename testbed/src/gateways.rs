@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::ControlPlane;
+use crate::host::lock;
 
 const SLOW: Duration = Duration::from_millis(500);
 
@@ -63,7 +64,7 @@ impl Gateways {
 
     /// Returns where the pod of this name finds the API server.
     pub(crate) fn url(&self, pod: &str) -> Result<String> {
-        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut doors = lock(&self.doors);
         if let Some(door) = doors.get(pod) {
             return Ok(door.url.clone());
         }
@@ -88,16 +89,14 @@ impl Gateways {
 
     /// From now on the weather is so for this pod, if it has ever been started.
     pub fn set(&self, pod: &str, weather: Weather) {
-        let doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(door) = doors.get(pod) {
+        if let Some(door) = lock(&self.doors).get(pod) {
             door.weather.send_replace(weather);
         }
     }
 
     /// From now on the weather is clear for every pod.
     pub fn clear(&self) {
-        let doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
-        for door in doors.values() {
+        for door in lock(&self.doors).values() {
             door.weather.send_replace(Weather::Clear);
         }
     }

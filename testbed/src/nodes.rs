@@ -1,5 +1,6 @@
 //! Node objects, as the kubelet of a Bottlerocket host would register them.
 
+use crate::host::Host;
 use crate::mended::Mended;
 use anyhow::{Context as _, Result};
 use brupop_api::names;
@@ -51,6 +52,17 @@ impl NewNode {
             os_image,
             boot_id: new_boot_id()?,
         })
+    }
+
+    /// The node on this host.
+    #[must_use]
+    pub fn on(self, host: &Host) -> Self {
+        let (os_image, boot_id) = (host.pretty_name(), host.boot_id());
+        Self {
+            os_image,
+            boot_id,
+            ..self
+        }
     }
 
     /// Makes the node, Ready and empty.

@@ -1,8 +1,11 @@
 //! Objects as people have them in files, and what they do with those.
 
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Result;
+use kube::api::{Api, Patch, PatchParams};
+use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
 use crate::ControlPlane;
@@ -35,6 +38,27 @@ pub async fn kubectl(plane: &ControlPlane, words: &[&str], objects: &[Json]) -> 
 /// The objects as one file.
 pub fn list(objects: &[Json]) -> String {
     json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string()
+}
+
+/// Changes an object, but for its status.
+pub async fn merge<K>(objects: &Api<K>, name: &str, patch: Json) -> kube::Result<K>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let patch = Patch::Merge(patch);
+    objects.patch(name, &PatchParams::default(), &patch).await
+}
+
+/// Changes the status of an object.
+pub async fn merge_status<K: DeserializeOwned>(
+    objects: &Api<K>,
+    name: &str,
+    status: Json,
+) -> kube::Result<K> {
+    let patch = Patch::Merge(json!({"status": status}));
+    objects
+        .patch_status(name, &PatchParams::default(), &patch)
+        .await
 }
 
 /// Gives this user or group (`kind`) a `ClusterRole`.

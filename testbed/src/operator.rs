@@ -1,12 +1,12 @@
 //! The shipped operator on the test bed: its manifests as users apply them, its programs as their pods describe them.
 
 use crate::control_plane::{ControlPlane, Options};
+use crate::host::lock;
 use crate::kubelet::Program;
 use crate::nodes::NewNode;
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::names;
 use brupop_runtime::Program as Settings;
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -16,21 +16,19 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use tokio::sync::OnceCell;
 
-pub use crate::components::NAMESPACE;
+pub use crate::control_plane::NAMESPACE;
 
 /// Makes a namespace where no controller runs, with the account that its pods need.
 pub async fn make_namespace(client: &Client, name: &str) -> Result<()> {
     let namespace: Namespace = from_value(json!({"metadata": {"name": name}}))?;
-    Api::all(client.clone())
-        .create(&PostParams::default(), &namespace)
-        .await?;
     let account: ServiceAccount = from_value(json!({"metadata": {"name": "default"}}))?;
-    Api::namespaced(client.clone(), name)
-        .create(&PostParams::default(), &account)
-        .await?;
+    let (params, namespaces) = (PostParams::default(), Api::all(client.clone()));
+    namespaces.create(&params, &namespace).await?;
+    let accounts = Api::namespaced(client.clone(), name);
+    accounts.create(&params, &account).await?;
     Ok(())
 }
 
@@ -99,7 +97,7 @@ pub fn built(wanted: &[&str]) -> Result<PathBuf> {
     } else {
         folder
     };
-    let mut all = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = lock(&BUILT);
     if wanted.iter().all(|name| all.contains(*name)) {
         return Ok(folder.to_owned());
     }
@@ -218,25 +216,6 @@ pub async fn apply_elsewhere(control_plane: &ControlPlane) -> Result<String> {
     });
     let overlay = throw_away_overlay(control_plane, "elsewhere", overlay)?;
     apply_overlay(control_plane, overlay).await
-}
-
-/// Name of the `ConfigMap` that reconcilers read now: it carries a hash of its data.
-pub async fn configuration(client: &Client) -> Result<String> {
-    let reconciler = Api::<Deployment>::namespaced(client.clone(), NAMESPACE)
-        .get("brupop-reconciler")
-        .await?;
-    let pod = reconciler
-        .spec
-        .and_then(|spec| spec.template.spec)
-        .context("no pod")?;
-    let from = pod
-        .containers
-        .into_iter()
-        .flat_map(|container| container.env_from.unwrap_or_default());
-    let maps = from.filter_map(|from| from.config_map_ref.map(|map| map.name));
-    maps.into_iter()
-        .next()
-        .context("the reconciler reads no ConfigMap")
 }
 
 /// Returns what kubectl said on standard error, but for [`AGENT_WARNING`].

@@ -1,7 +1,6 @@
 //! Debian's Prometheus, which scrapes the operator, and what it answers.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -227,11 +226,8 @@ impl Prometheus {
         values: &str,
         when: &str,
     ) -> Result<Vec<Series>> {
-        let mut path = format!("{path}?query=");
-        for byte in expression.bytes() {
-            write!(path, "%{byte:02x}")?;
-        }
-        let data = self.ask(&(path + when)).await?;
+        let query: String = form_urlencoded::byte_serialize(expression.as_bytes()).collect();
+        let data = self.ask(&format!("{path}?query={query}{when}")).await?;
         let result = data["result"]
             .as_array()
             .with_context(|| format!("{expression}: {data}"))?;
@@ -269,18 +265,12 @@ fn read_series(series: &Value, values: &Value) -> Result<Series> {
         let value = point[1].as_str().context("no value")?.parse()?;
         Ok((point[0].as_f64().context("no time")?, value))
     };
-    let several = values
-        .as_array()
-        .is_some_and(|values| values.iter().all(Value::is_array));
-    let points = if several {
-        values.as_array().into_iter().flatten().collect()
-    } else {
-        vec![values]
+    let points: Vec<&Value> = match values.as_array() {
+        Some(several) if several.iter().all(Value::is_array) => several.iter().collect(),
+        _ => vec![values],
     };
-    Ok(Series {
-        labels,
-        points: points.into_iter().map(point).collect::<Result<_>>()?,
-    })
+    let points = points.into_iter().map(point).collect::<Result<_>>()?;
+    Ok(Series { labels, points })
 }
 
 /// The job of this name in the shipped configuration.

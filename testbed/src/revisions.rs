@@ -6,6 +6,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use futures::TryStreamExt as _;
 use k8s_openapi::ByteString;
 use serde::Deserialize;
 use serde_json::Value as Json;
@@ -13,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::control_plane::BUMP;
-use crate::etcd::Lines;
+use crate::etcd::ask;
 
 /// Pause before etcd is asked again.
 const RETRY: Duration = Duration::from_millis(200);
@@ -118,9 +119,9 @@ async fn watch(
     // From `/registry/` to `/registry0`.
     let range = r#""key": "L3JlZ2lzdHJ5Lw==", "range_end": "L3JlZ2lzdHJ5MA==""#;
     let body = format!(r#"{{"create_request": {{{range}, "start_revision": "{next}"}}}}"#);
-    let mut lines = Lines::of(etcd, "/v3/watch", body).await?;
-    while let Some(line) = lines.next().await? {
-        let watched = serde_json::from_slice::<Line>(&line)
+    let mut lines = ask(etcd, "/v3/watch", body).await?;
+    while let Some(line) = lines.try_next().await? {
+        let watched = serde_json::from_str::<Line>(&line)
             .context("a line of etcd")?
             .result;
         if let Some((restored_to, goes_on_at)) = watched.restored(*next) {

@@ -10,8 +10,9 @@ use anyhow::{Context as _, Result, ensure};
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use crate::host::lock;
 pub use rustix::process::Signal;
 
 /// `set -m` puts `sleep`, which only holds the group's id, into a group of its own.
@@ -140,11 +141,7 @@ impl Sandbox {
 
     /// Kills all processes and removes the folder; returns when that is done. Dropping does the same.
     pub fn end(&self) {
-        let guardian = self
-            .guardian
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let guardian = lock(&self.guardian).take();
         if let Some((mut child, stdin)) = guardian {
             drop(stdin);
             // Nothing can be done about a guardian that cannot be waited for.

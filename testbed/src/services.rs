@@ -6,7 +6,7 @@
 //! ready endpoint in its `EndpointSlice` objects, and the process behind that endpoint's pod. So the shipped webhook
 //! configuration, Service, readiness and certificate names are in play as they are in production.
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Api, ListParams};
@@ -15,18 +15,20 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::host::lock;
+
 /// Longest wait for the head of a request, for the look-up and for the connection together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest head of a CONNECT request.
-const HEAD_LIMIT: usize = 1024;
+/// Longest head of a request or of an answer.
+const HEAD_LIMIT: usize = 16 * 1024;
 /// The answer to a request that is granted.
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 /// The port of every kubelet, at whatever address.
@@ -75,19 +77,13 @@ impl Services {
             pod: ip.to_owned(),
             process,
         };
-        self.backends
-            .lock()
-            .insert((pod_uid.to_owned(), port), backend);
+        lock(&self.backends.listening).insert((pod_uid.to_owned(), port), backend);
     }
 
     /// The API server's connections to kubelets, from now on.
     pub(crate) fn kubelets(&self) -> mpsc::UnboundedReceiver<UnixStream> {
         let (to, from) = mpsc::unbounded_channel();
-        *self
-            .backends
-            .kubelets
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(to);
+        *lock(&self.backends.kubelets) = Some(to);
         from
     }
 
@@ -98,17 +94,11 @@ impl Services {
     }
 
     pub(crate) fn forget(&self, pod_uid: &str) {
-        self.backends.lock().retain(|(uid, _), _| uid != pod_uid);
+        lock(&self.backends.listening).retain(|(uid, _), _| uid != pod_uid);
     }
 }
 
 impl Backends {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Listening> {
-        self.listening
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The process behind a pod's address, or the next of those that serve the port of a Service, in turn.
     async fn resolve(&self, client: &Client, address: &str) -> Result<SocketAddr> {
         if *self.unreachable.borrow() {
@@ -119,24 +109,18 @@ impl Backends {
         let of_pod = |((_, p), backend): (&(String, i32), &Backend)| {
             (*p == port && backend.pod == ip).then_some(backend.process)
         };
-        if let Some(process) = self.lock().iter().find_map(of_pod) {
+        if let Some(process) = lock(&self.listening).iter().find_map(of_pod) {
             return Ok(process);
         }
-        let services = Api::<Service>::all(client.clone())
-            .list(&ListParams::default())
-            .await?;
-        let service = services.iter().find(|service| {
-            service
-                .spec
-                .as_ref()
-                .and_then(|spec| spec.cluster_ip.as_deref())
-                == Some(ip)
-        });
-        let service = service.context("no pod or Service has this address")?;
-        let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_ref());
-        let port = ports
-            .and_then(|ports| ports.iter().find(|p| p.port == port))
-            .context("no such port")?;
+        let services = Api::<Service>::all(client.clone());
+        let services = services.list(&ListParams::default()).await?;
+        let specs = services
+            .iter()
+            .filter_map(|it| Some((it, it.spec.as_ref()?)));
+        let mut at_ip = specs.filter(|(_, spec)| spec.cluster_ip.as_deref() == Some(ip));
+        let (service, spec) = at_ip.next().context("no pod or Service has this address")?;
+        let mut ports = spec.ports.iter().flatten();
+        let port = ports.find(|it| it.port == port).context("no such port")?;
 
         let namespace = service.namespace().unwrap_or_default();
         let labels = format!("kubernetes.io/service-name={}", service.name_any());
@@ -144,7 +128,7 @@ impl Backends {
             .list(&ListParams::default().labels(&labels))
             .await?;
         let addresses = {
-            let listening = self.lock();
+            let listening = lock(&self.listening);
             let pods = slices
                 .iter()
                 .flat_map(|slice| ready_pods(slice, port.name.as_deref()));
@@ -224,10 +208,7 @@ async fn tunnel(mut stream: UnixStream, client: Client, backends: Backends) {
     let result = match connected {
         Ok(None) => {
             let established = stream.write_all(ESTABLISHED).await;
-            let kubelets = backends
-                .kubelets
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let kubelets = lock(&backends.kubelets);
             if let Some(kubelets) = kubelets.as_ref().filter(|_| established.is_ok()) {
                 // Without kubelets the connection ends.
                 let _ = kubelets.send(stream);
@@ -258,17 +239,23 @@ async fn tunnel(mut stream: UnixStream, client: Client, backends: Backends) {
 
 /// Reads the head of a CONNECT request and returns what it wants to be connected with.
 async fn read_connect(stream: &mut UnixStream) -> Result<String> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        if head.len() >= HEAD_LIMIT {
-            bail!("the head of a request is longer than {HEAD_LIMIT} bytes");
-        }
-        head.push(stream.read_u8().await?);
-    }
-    let head = String::from_utf8(head)?;
+    let head = read_head(stream).await?;
     let mut words = head.split(' ');
     match (words.next(), words.next()) {
         (Some("CONNECT"), Some(address)) => Ok(address.to_owned()),
         _ => bail!("not a CONNECT request"),
     }
+}
+
+/// Reads the head of a request or of an answer, and no more.
+pub(crate) async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> Result<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        ensure!(
+            head.len() < HEAD_LIMIT,
+            "a head of more than {HEAD_LIMIT} bytes"
+        );
+        head.push(stream.read_u8().await?);
+    }
+    Ok(String::from_utf8(head)?)
 }

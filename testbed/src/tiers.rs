@@ -60,23 +60,15 @@ pub fn manifest(more: &str) -> String {
 /// Labels the nodes, applies the pools, and returns when all nodes are in one.
 pub async fn apply(fleet: &Fleet, nodes: usize, manifest: &str) -> Result<()> {
     for number in 0..nodes {
-        let label = format!("tier={}", tier(number, nodes));
+        let tier = tier(number, nodes);
         fleet
-            .control_plane
-            .kubectl(["label", "node", &format!("node-{number}"), &label])
+            .kubectl(&format!("label node node-{number} tier={tier}"))
             .await?;
     }
     with_file(&fleet.control_plane, &["apply", "-n", NAMESPACE], manifest).await?;
+    let counts = format!("get brp -n {NAMESPACE} -o jsonpath={{.items[*].status.nodes}}");
     await_until("the pools have their nodes", async || {
-        let counts = [
-            "get",
-            "brp",
-            "-n",
-            NAMESPACE,
-            "-o",
-            "jsonpath={.items[*].status.nodes}",
-        ];
-        let counts = fleet.control_plane.kubectl(counts).await.ok()?;
+        let counts = fleet.kubectl(&counts).await.ok()?;
         let nodes_of: usize = counts
             .split_whitespace()
             .filter_map(|count| count.parse::<usize>().ok())

@@ -81,11 +81,9 @@ impl Asked {
 }
 
 fn is_write(event: &Event) -> bool {
-    let reads = ["get", "list", "watch"].contains(&event.verb.as_str());
-    event.user.username.ends_with(":brupop-reconciler")
-        && !reads
+    event.is_by("brupop-reconciler")
+        && event.is_write()
         && !["", "leases"].contains(&event.object.resource.as_str())
-        && !event.is_dry_run()
         && event.code() / 100 == 2
 }
 
@@ -100,11 +98,10 @@ impl Reconciler {
     /// Starts one: as shipped, but that it updates all nodes at once.
     pub async fn start(control_plane: &ControlPlane) -> Result<Self> {
         let program = binaries(&["brupop-reconciler"])?.join("brupop-reconciler");
-        let arguments = ["create", "token", "brupop-reconciler", "-n", NAMESPACE];
-        let token = control_plane.kubectl(arguments).await?;
+        let token = control_plane.token(NAMESPACE, "brupop-reconciler").await?;
         let folder = control_plane.dir().join("reconciler");
         let server = control_plane.server();
-        let pod = server.write_service_account(&folder, token.trim(), NAMESPACE)?;
+        let pod = server.write_service_account(&folder, &token, NAMESPACE)?;
         let mut command = Command::new(program);
         command.env_clear().envs(pod).envs([
             ("POD_NAME", "bench"),

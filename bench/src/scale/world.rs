@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, names};
 use brupop_testbed::fleet::NEW;
+use brupop_testbed::objects::merge_status;
 use brupop_testbed::operator::{NAMESPACE, apply_elsewhere, make_namespace, only};
 use brupop_testbed::sandbox::Signal;
 use brupop_testbed::{ControlPlane, Kubelets, Options};
@@ -60,13 +61,12 @@ impl World {
             "metadata": {"name": names::FLEET}, "spec": {},
         });
         let proven = json!({"version": NEW, "variant": "aws-k8s-1.29", "succeeded": 1});
-        let status = Patch::Merge(json!({"status": {"versions": [proven]}}));
         let params = PatchParams::apply("bench");
         let fleets = Api::<BottlerocketFleet>::namespaced(control_plane.client(), NAMESPACE);
         fleets
             .patch(names::FLEET, &params, &Patch::Apply(fleet))
             .await?;
-        fleets.patch_status(names::FLEET, &params, &status).await?;
+        merge_status(&fleets, names::FLEET, json!({"versions": [proven]})).await?;
         make_namespace(&control_plane.client(), TENANT).await?;
         Ok(Self {
             _kubelets: kubelets,
@@ -93,10 +93,8 @@ impl World {
     /// The agent of this node reports that its host has chosen the update.
     pub async fn is_known(&self, node: usize) -> Result<()> {
         let name = format!("brs-node-{node}");
-        let status = Patch::Merge(json!({"status": {"target_version": NEW}}));
-        let params = PatchParams::default();
         let shadows = Api::<BottlerocketShadow>::namespaced(self.control_plane.client(), NAMESPACE);
-        shadows.patch_status(&name, &params, &status).await?;
+        merge_status(&shadows, &name, json!({"target_version": NEW})).await?;
         Ok(())
     }
 
@@ -116,11 +114,10 @@ impl World {
                 0 => (NAMESPACE, format!("brupop-agent-node-{node}")),
                 nth => (TENANT, pod_name(node, nth - 1)),
             };
-            let status = Patch::Merge(json!({"status": {"message": format!("change {number}")}}));
-            Api::<Pod>::namespaced(self.control_plane.client(), namespace)
-                .patch_status(&name, &PatchParams::default(), &status)
-                .await
-                .with_context(|| name.clone())?;
+            let status = json!({"message": format!("change {number}")});
+            let pods = Api::<Pod>::namespaced(self.control_plane.client(), namespace);
+            let changed = merge_status(&pods, &name, status).await;
+            changed.with_context(|| name.clone())?;
             number += 1;
         }
         Ok(number)

@@ -11,9 +11,9 @@ use kube::api::{Api, PostParams};
 use kube::{Client, Resource, ResourceExt as _};
 use tokio::process::Command;
 
+use super::commands::COLLECTS_LATE;
 use super::{ControlPlane, Shared};
 use crate::DEADLINE;
-use crate::components::COLLECTS_LATE;
 use crate::kubeconfig::Credential;
 
 /// Lifetime of tokens that are asked for by hand.
@@ -93,13 +93,7 @@ impl ControlPlane {
         &self,
         args: impl IntoIterator<Item = S>,
     ) -> Result<String> {
-        let output = self.kubectl_output(args).await?;
-        ensure!(
-            output.status.success(),
-            "kubectl: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        Ok(String::from_utf8(output.stdout)?)
+        said(self.kubectl_output(args).await?)
     }
 
     /// Runs kubectl as `admin` and returns its status and what it said, warnings included.
@@ -107,10 +101,7 @@ impl ControlPlane {
         &self,
         args: impl IntoIterator<Item = S>,
     ) -> Result<Output> {
-        self.kubectl_command(args)
-            .output()
-            .await
-            .context("kubectl cannot be run")
+        self.as_admin(&self.binaries.join("kubectl"), args).await
     }
 
     /// Awaits that a workload, such as `deployment/cart`, is rolled out; returns what kubectl said.
@@ -122,10 +113,8 @@ impl ControlPlane {
 
     /// `kubectl wait` for this condition of what the other arguments name.
     pub async fn wait_for_condition(&self, condition: &str, of: &[&str]) -> Result<()> {
-        let (condition, timeout) = (
-            format!("--for=condition={condition}"),
-            format!("--timeout={}s", DEADLINE.as_secs()),
-        );
+        let condition = format!("--for=condition={condition}");
+        let timeout = format!("--timeout={}s", DEADLINE.as_secs());
         self.kubectl([&["wait", &condition, &timeout], of].concat())
             .await
             .map(drop)
@@ -133,37 +122,35 @@ impl ControlPlane {
 
     /// Runs the plugin of this path as `admin`, and returns what it printed.
     pub async fn run_plugin(&self, plugin: &Path, args: &[&str]) -> Result<String> {
-        let output = self.as_admin(plugin, args).output().await;
-        let output = output.with_context(|| format!("{} cannot be run", plugin.display()))?;
-        ensure!(
-            output.status.success(),
-            "kubectl brupop {args:?}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        Ok(String::from_utf8(output.stdout)?)
+        said(self.as_admin(plugin, args).await?)
     }
 
-    /// kubectl as `admin`, to be run; it ends when it is dropped.
-    pub fn kubectl_command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
-        self.as_admin(&self.binaries.join("kubectl"), args)
-    }
-
-    fn as_admin<S: AsRef<OsStr>>(
+    /// Runs a program as `admin`; it ends when this is dropped.
+    async fn as_admin<S: AsRef<OsStr>>(
         &self,
         program: &Path,
         args: impl IntoIterator<Item = S>,
-    ) -> Command {
-        let mut command = Command::new(program);
-        command
+    ) -> Result<Output> {
+        let output = Command::new(program)
             .args(args)
             .env_clear()
             .env("HOME", self.dir())
             .env("KUBECONFIG", self.kubeconfig())
             .envs([COLLECTS_LATE])
             .stdin(Stdio::null())
-            .kill_on_drop(true);
-        command
+            .kill_on_drop(true)
+            .output();
+        output
+            .await
+            .with_context(|| format!("{} cannot be run", program.display()))
     }
+}
+
+/// What a program printed that went well.
+fn said(output: Output) -> Result<String> {
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "kubectl: {complaint}");
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 impl Shared {

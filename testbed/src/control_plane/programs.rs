@@ -3,13 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value as Json;
 use tokio::process::Command;
 
 use super::ControlPlane;
 use crate::certificates::Authority;
-use crate::components::{AUDIT_POLICY, Layout};
 use crate::etcd;
 use crate::sandbox::Signal;
 
@@ -40,34 +39,10 @@ impl ControlPlane {
                 .all(|process| process.name() != program),
             "{program} runs"
         );
-        let admin = self.kubeconfig();
-        let layout = self.layout(&admin);
-        let command = match program {
-            "etcd" => layout.etcd()?,
-            "kube-apiserver" => layout.api_server()?,
-            "kube-controller-manager" => layout.controller_manager(),
-            "kube-scheduler" => layout.scheduler(),
-            "kwok" => layout.kwok(),
-            _ => bail!("{program} is no program of the control plane"),
-        };
+        let command = self.command(program)?;
         let process = self.shared.sandbox.spawn(program, command)?;
         self.processes.push(process);
         Ok(())
-    }
-
-    fn layout<'a>(&'a self, admin: &'a Path) -> Layout<'a> {
-        Layout {
-            binaries: &self.binaries,
-            dir: self.dir(),
-            authority: &self.authority,
-            etcd_port: self.etcd_port,
-            api_port: self.api_port,
-            admin,
-            reach: self.options.reach,
-            presents: self.options.presents,
-            audit_policy: self.options.audit_policy.unwrap_or(AUDIT_POLICY),
-            under_faults: self.options.under_faults,
-        }
     }
 
     /// Writes what etcd holds now into a file.
@@ -99,12 +74,8 @@ impl ControlPlane {
             self.kill("etcd").await?;
         }
         let (data, restored) = (self.dir().join("etcd"), self.dir().join("etcd-restored"));
-        let admin = self.kubeconfig();
-        let output = self
-            .layout(&admin)
-            .etcd_restore(snapshot, &restored, BUMP)
-            .output()
-            .await?;
+        let output = self.etcd_restore(snapshot, &restored, BUMP).output();
+        let output = output.await?;
         ensure!(
             output.status.success(),
             "etcdutl: {}",

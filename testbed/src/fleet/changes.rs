@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result};
 use brupop_api::names;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::json;
 
 use super::{Fleet, OLD};
 use crate::host::{Durations, Faults, Host, HostOptions};
-use crate::operator::{NAMESPACE, configuration};
+use crate::objects::merge;
+use crate::operator::NAMESPACE;
 use crate::sandbox::Signal;
 use crate::{NewNode, await_until};
 
@@ -19,11 +20,7 @@ impl Fleet {
     pub async fn join(&mut self, number: usize, durations: Durations) -> Result<()> {
         let node = NewNode::numbered(number)?;
         let host = self.boot(&node.name, number, durations)?;
-        let node = NewNode {
-            os_image: host.pretty_name(),
-            boot_id: host.boot_id(),
-            ..node
-        };
+        let node = node.on(&host);
         node.create(&self.client()).await?;
         self.kubelets.attach(&node.name, host.power());
         self.hosts.push(host);
@@ -53,12 +50,7 @@ impl Fleet {
             .hosts
             .get(number)
             .with_context(|| format!("host {number}"))?;
-        let (os_image, boot_id) = (host.pretty_name(), host.boot_id());
-        let node = NewNode {
-            os_image,
-            boot_id,
-            ..NewNode::numbered(number)?
-        };
+        let node = NewNode::numbered(number)?.on(host);
         Api::<Node>::all(self.client())
             .delete(&node.name, &DeleteParams::default())
             .await?;
@@ -72,13 +64,11 @@ impl Fleet {
     pub async fn configure(&self, settings: &[(&str, &str)]) -> Result<()> {
         let settings: BTreeMap<_, _> = settings.iter().copied().collect();
         let maps = Api::<ConfigMap>::namespaced(self.client(), NAMESPACE);
-        let patch = Patch::Merge(json!({"data": settings}));
-        maps.patch(
-            &configuration(&self.client()).await?,
-            &PatchParams::default(),
-            &patch,
-        )
-        .await?;
+        // Its name carries a hash of its data.
+        let of = "{.spec.template.spec.containers[0].envFrom[0].configMapRef.name}";
+        let get = format!("get deployment brupop-reconciler -n {NAMESPACE} -o jsonpath={of}");
+        let map = self.kubectl(&get).await?;
+        merge(&maps, &map, json!({"data": settings})).await?;
         let before = self.term().await?;
         let reconcilers =
             ListParams::default().labels(&format!("{}=reconciler", names::COMPONENT_LABEL));

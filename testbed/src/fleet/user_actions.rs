@@ -4,7 +4,6 @@ use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::{FLEET, PAUSE_ANNOTATION};
-use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -12,6 +11,7 @@ use tokio::time::timeout;
 use super::Fleet;
 use crate::DEADLINE;
 use crate::binaries::control_plane_binaries;
+use crate::objects::merge;
 use crate::operator::NAMESPACE;
 
 impl Fleet {
@@ -40,10 +40,7 @@ impl Fleet {
 
     /// A person changes this of the fleet's spec.
     pub async fn change(&self, spec: Value) -> Result<()> {
-        let patch = Patch::Merge(json!({"spec": spec}));
-        self.ledger()
-            .patch(FLEET, &PatchParams::default(), &patch)
-            .await?;
+        merge(&self.ledger(), FLEET, json!({"spec": spec})).await?;
         Ok(())
     }
 

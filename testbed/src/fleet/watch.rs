@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use brupop_api::{BottlerocketFleet, BottlerocketShadow};
 use futures::StreamExt as _;
@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::history::History;
+use crate::host::lock;
 use crate::mended::Mended;
 use crate::operator::{INFRASTRUCTURE, NAMESPACE};
 
@@ -60,7 +61,7 @@ async fn keep<K>(
         .boxed();
     let (mut known, mut listed) = (BTreeSet::new(), BTreeSet::new());
     while let Some(event) = events.next().await {
-        let mut history = history.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut history = lock(&history);
         let at = Instant::now();
         match event {
             Ok(Event::Init) => listed.clear(),

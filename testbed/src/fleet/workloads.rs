@@ -4,12 +4,12 @@ use anyhow::Result;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::Api;
 use serde_json::{Value as Json, json};
 
 use super::Fleet;
 use crate::await_until;
-use crate::objects::{self, budget, deployment};
+use crate::objects::{self, budget, deployment, merge};
 use crate::sandbox::Signal;
 
 /// The namespace of the workloads.
@@ -119,8 +119,8 @@ impl Fleet {
     /// Sets the budget of a Deployment made by [`Fleet::deploy`] to this many unavailable pods.
     pub async fn allow_unavailable(&self, name: &str, max_unavailable: u32) -> Result<()> {
         let budgets = Api::<PodDisruptionBudget>::namespaced(self.client(), SHOP);
-        let patch = Patch::Merge(json!({"spec": {"maxUnavailable": max_unavailable}}));
-        budgets.patch(name, &PatchParams::default(), &patch).await?;
+        let patch = json!({"spec": {"maxUnavailable": max_unavailable}});
+        merge(&budgets, name, patch).await?;
         Ok(())
     }
 }

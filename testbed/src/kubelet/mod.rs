@@ -9,20 +9,17 @@
 //! its processes are killed and the node is not ready; when it is up again the node shows its new boot id and image,
 //! then Ready, and its pods start again.
 
-mod answer;
+mod api;
 mod container;
-mod exec;
 mod node;
 mod pod;
 mod probe;
-mod serving;
 mod status;
 mod watch;
 
-use crate::components::free_port;
-use crate::control_plane::{ControlPlane, Shared};
+use crate::control_plane::{ControlPlane, Shared, free_port};
 use crate::gateways::Gateways;
-use crate::host::HostPower;
+use crate::host::{HostPower, lock};
 use crate::kubeconfig::Server;
 use crate::sandbox::Signal;
 use anyhow::{Context as _, Result, ensure};
@@ -35,7 +32,7 @@ pub use status::is_ready;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{mpsc, watch::Receiver, watch::Sender};
 use tokio::task::JoinSet;
 
@@ -131,7 +128,7 @@ impl Kubelets {
         });
         let asked = kubelet.shared.services.kubelets();
         let mut tasks = JoinSet::new();
-        tasks.spawn(serving::serve(Arc::clone(&kubelet), asked));
+        tasks.spawn(api::serve(Arc::clone(&kubelet), asked));
         tasks.spawn(watch::pods(Arc::clone(&kubelet)));
         Self {
             kubelet,
@@ -163,10 +160,7 @@ impl Kubelets {
             power,
             boot,
         );
-        self.tasks
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .spawn(following);
+        lock(&self.tasks).spawn(following);
     }
 
     /// The processes that run now, by node and pod.
@@ -246,7 +240,7 @@ impl Program {
 
 impl Kubelet {
     fn lock(&self) -> MutexGuard<'_, KubeletState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn boot(&self, node: &str) -> Sender<Boot> {

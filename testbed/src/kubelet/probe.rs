@@ -1,15 +1,14 @@
 //! Readiness probes of the kind `httpGet`.
 
 use anyhow::{Context as _, Result, ensure};
-use http_body_util::Empty;
-use hyper::body::Bytes;
-use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::Container;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::time::Duration;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
+
+use crate::services::read_head;
 
 /// Until a container was ready once, it is asked this often, whatever its period.
 const EAGER: Duration = Duration::from_millis(100);
@@ -64,20 +63,14 @@ impl Probe {
 
     pub(crate) async fn ask(&self, address: SocketAddr) -> Result<()> {
         tokio::time::timeout(self.timeout, async {
-            let stream = TcpStream::connect(address).await?;
-            let (mut sender, connection) =
-                hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-            let request = http::Request::get(&self.path)
-                .header(http::header::HOST, address.to_string())
-                .header(http::header::CONNECTION, "close")
-                .body(Empty::<Bytes>::new())?;
-            let mut answer = pin!(sender.send_request(request));
-            // The connection moves only while it is polled, and may end in the moment in which it has the answer.
-            let answer = tokio::select! {
-                answer = &mut answer => answer,
-                _ = connection => answer.await,
-            };
-            let status = answer?.status().as_u16();
+            let mut stream = TcpStream::connect(address).await?;
+            let path = &self.path;
+            let request =
+                format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).await?;
+            let head = read_head(&mut stream).await?;
+            let status = head.split(' ').nth(1).context("no status")?;
+            let status: u16 = status.parse()?;
             ensure!((200..400).contains(&status), "status {status}");
             Ok(())
         })

@@ -9,7 +9,7 @@ use tokio::process::Command;
 
 use super::files::proxy_configuration;
 use crate::ControlPlane;
-use crate::components::SERVICE_RANGE;
+use crate::control_plane::SERVICE_RANGE;
 use crate::sandbox::Process;
 
 /// Where the API server is.

@@ -98,10 +98,6 @@ pub(crate) enum Fault {
     Uncordon { node: usize },
     /// A budget allows no disruption.
     CloseBudget { workload: String, ms: u64 },
-    /// A workload gets a version whose pods no node takes, and later its own again.
-    BadRollOut { workload: String, ms: u64 },
-    /// A pod on a node is being deleted, and a finalizer keeps it.
-    StuckPod { node: usize, ms: u64 },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

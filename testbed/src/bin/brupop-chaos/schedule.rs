@@ -71,7 +71,7 @@ pub(crate) fn plan(seed: u64, length: Duration) -> Plan {
 type Make = fn(&mut Random) -> Fault;
 
 /// How often each kind comes, and how it is made. What has found something, or is likely to, comes more often.
-const KINDS: [(u64, Make); 22] = [
+const KINDS: [(u64, Make); 20] = [
     (14, |random| Fault::Kill {
         process: process(random),
     }),
@@ -139,16 +139,8 @@ const KINDS: [(u64, Make); 22] = [
     }),
     (4, |random| Fault::Uncordon { node: node(random) }),
     (6, |random| Fault::CloseBudget {
-        workload: workload(random),
+        workload: (*random.one(&BUDGETED)).to_owned(),
         ms: random.within(1_000..20_000),
-    }),
-    (5, |random| Fault::BadRollOut {
-        workload: workload(random),
-        ms: random.within(5_000..25_000),
-    }),
-    (5, |random| Fault::StuckPod {
-        node: node(random),
-        ms: random.within(5_000..40_000),
     }),
 ];
 
@@ -201,10 +193,6 @@ fn fault(random: &mut Random) -> Fault {
 
 fn node(random: &mut Random) -> usize {
     below(random, NODES)
-}
-
-fn workload(random: &mut Random) -> String {
-    (*random.one(&BUDGETED)).to_owned()
 }
 
 fn below(random: &mut Random, count: usize) -> usize {

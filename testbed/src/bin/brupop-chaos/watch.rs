@@ -105,7 +105,7 @@ impl Watch {
     fn read_files(&mut self) -> Result<()> {
         // Lines of the last time: the writer of a revision may be logged after somebody who was answered with it.
         self.found.add(self.audited.compare(&self.objects));
-        for event in self.audit.read_whole_lines()? {
+        for event in self.audit.read()? {
             self.found.add(self.audited.take(&event));
         }
         Ok(())

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use brupop_testbed::host::Durations;
+use brupop_testbed::objects;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{Fleet, FleetOptions, Options};
 use serde_json::{Value as Json, json};
@@ -109,13 +110,7 @@ pub(crate) const OPEN: &str = "25%";
 
 fn workloads() -> Vec<Json> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SHOP}});
-    let budget = |name| {
-        json!({
-            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-            "metadata": {"name": name, "namespace": SHOP},
-            "spec": {"selector": {"matchLabels": {"app": name}}, "maxUnavailable": OPEN},
-        })
-    };
+    let budget = |name| objects::budget(SHOP, name, name, &json!(OPEN));
     let workload = |(kind, name, replicas)| {
         let labels = json!({"app": name});
         let mut pod = pod_spec(name);
@@ -145,7 +140,7 @@ fn workloads() -> Vec<Json> {
 }
 
 /// The spec of a pod that has the secret and ends at once.
-pub(crate) fn pod_spec(container: &str) -> Json {
+fn pod_spec(container: &str) -> Json {
     json!({
         "terminationGracePeriodSeconds": 0,
         "containers": [{"name": container, "image": "none", "env": [{"name": "PASSWORD", "value": SECRET}]}],

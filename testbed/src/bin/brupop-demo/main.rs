@@ -4,7 +4,6 @@ mod bad_image;
 mod pools;
 mod summary;
 mod table;
-mod trespass;
 
 use std::io::stdin;
 use std::process::ExitCode;
@@ -157,7 +156,6 @@ async fn demonstrate(arguments: &Arguments) -> Result<bool> {
         );
         fleet.deploy("cart", replicas, &budget.to_string()).await?;
     }
-    trespass::try_and_show(&fleet).await?;
 
     let passed = if arguments.fault == Some(Fault::BadImage) {
         bad_image::show(&fleet, arguments.deadline()).await?

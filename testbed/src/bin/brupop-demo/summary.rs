@@ -11,13 +11,11 @@ use brupop_testbed::median;
 use brupop_testbed::run::told;
 use brupop_testbed::usage::Usage;
 
-/// Most resident memory in MiB, and most threads, of any agent that runs now.
-fn footprint(fleet: &Fleet) -> Option<(f64, usize)> {
-    let agents = fleet.processes("agent");
-    let usages = agents.iter().filter_map(|agent| Usage::of(agent.pid).ok());
-    usages
-        .map(|usage| (usage.resident, usage.threads))
-        .reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))
+/// Most resident memory in MiB of any agent that runs now.
+fn footprint(fleet: &Fleet) -> Option<f64> {
+    let agents = fleet.processes("agent").into_iter();
+    let usages = agents.filter_map(|agent| Usage::of(agent.pid).ok());
+    usages.map(|usage| usage.resident).reduce(f64::max)
 }
 
 /// Prints the summary. Returns whether all checks hold.
@@ -77,8 +75,8 @@ pub fn print(fleet: &Fleet, durations: &Durations, limit: usize) -> bool {
             seconds(median)
         );
     }
-    if let Some((memory, threads)) = footprint(fleet) {
-        println!("an agent has {memory:.1} MiB resident at most, and {threads} thread(s)");
+    if let Some(memory) = footprint(fleet) {
+        println!("an agent has {memory:.1} MiB resident at most");
     }
     let checks = [
         (

@@ -21,7 +21,8 @@ pub async fn see(cluster: &Cluster, plugin: &Path) -> Result<()> {
     println!("-- what the kernel says of the containers' processes");
     for (program, object, groups) in PROGRAMS {
         let limit = "-o=jsonpath={.spec.template.spec.containers[0].resources.limits.memory}";
-        let limit = mebibytes(&cluster.kubectl(&["get", object, limit]).await?)?;
+        let limit = cluster.kubectl(&format!("get {object} {limit}")).await?;
+        let limit = mebibytes(&limit)?;
         let processes = running(program)?;
         ensure!(processes.len() == 2, "{program}: {processes:?}");
         for process in &processes {
@@ -39,28 +40,16 @@ pub async fn see(cluster: &Cluster, plugin: &Path) -> Result<()> {
             limit >> 20
         );
     }
-    let restarts = cluster
-        .kubectl(&[
-            "get",
-            "pods",
-            "-o=jsonpath={.items[*].status.containerStatuses[*].restartCount}",
-        ])
-        .await?;
+    let counts = "-o=jsonpath={.items[*].status.containerStatuses[*].restartCount}";
+    let restarts = cluster.kubectl(&format!("get pods {counts}")).await?;
     ensure!(
         restarts.split_whitespace().all(|count| count == "0"),
         "containers were restarted: {restarts}"
     );
 
-    println!("-- kubectl exec deploy/brupop-reconciler -- /brupop-reconciler plan");
-    let plan = cluster
-        .kubectl(&[
-            "exec",
-            "deploy/brupop-reconciler",
-            "--",
-            "/brupop-reconciler",
-            "plan",
-        ])
-        .await?;
+    let exec = "exec deploy/brupop-reconciler -- /brupop-reconciler plan";
+    println!("-- kubectl {exec}");
+    let plan = cluster.kubectl(exec).await?;
     ensure!(
         cluster
             .machines
@@ -71,7 +60,7 @@ pub async fn see(cluster: &Cluster, plugin: &Path) -> Result<()> {
     println!("{}", indented(&plan));
     plan_by_plugin(cluster, plugin).await?;
     let log = cluster
-        .kubectl(&["logs", "deploy/brupop-webhook", "--tail=3"])
+        .kubectl("logs deploy/brupop-webhook --tail=3")
         .await?;
     ensure!(!log.is_empty(), "the webhook has no log");
     println!("-- kubectl logs deploy/brupop-webhook\n{}", indented(&log));

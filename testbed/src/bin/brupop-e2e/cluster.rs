@@ -110,15 +110,9 @@ impl Cluster {
             "deployment/brupop-reconciler",
             "daemonset/brupop-agent",
         ] {
-            let said = self
-                .kubectl(&["rollout", "status", what, "--timeout=120s"])
-                .await?;
-            println!("   {}", said.lines().last().unwrap_or_default());
+            self.until_rolled_out(what).await?;
         }
-        println!(
-            "{}",
-            self.kubectl(&["get", "nodes,pods", "-o", "wide"]).await?
-        );
+        println!("{}", self.kubectl("get nodes,pods -o wide").await?);
         Ok(())
     }
 
@@ -158,24 +152,29 @@ impl Cluster {
     }
 
     /// kubectl, in the operator's namespace.
-    pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
-        self.control_plane
-            .kubectl([&["-n", NAMESPACE], arguments].concat())
-            .await
+    pub async fn kubectl(&self, words: &str) -> Result<String> {
+        let words = ["-n", NAMESPACE].into_iter().chain(words.split(' '));
+        self.control_plane.kubectl(words).await
+    }
+
+    /// Awaits that a workload is rolled out, and shows that.
+    pub async fn until_rolled_out(&self, workload: &str) -> Result<()> {
+        let said = self
+            .kubectl(&format!("rollout status {workload} --timeout=120s"))
+            .await?;
+        println!("   {}", said.lines().last().unwrap_or_default());
+        Ok(())
     }
 
     /// For the text of an error.
     pub async fn report(&self) -> String {
         let mut lines = vec![];
         for arguments in [
-            &["get", "nodes,pods,brs,brf", "-A", "-o", "wide"][..],
-            &["get", "events", "-A", "--sort-by=.lastTimestamp"],
+            "get nodes,pods,brs,brf -A -o wide",
+            "get events -A --sort-by=.lastTimestamp",
         ] {
-            lines.push(
-                self.kubectl(arguments)
-                    .await
-                    .unwrap_or_else(|error| error.to_string()),
-            );
+            let found = self.kubectl(arguments).await;
+            lines.push(found.unwrap_or_else(|error| error.to_string()));
         }
         let folder = self.control_plane.dir();
         for machine in &self.machines {

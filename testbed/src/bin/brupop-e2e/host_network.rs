@@ -13,32 +13,17 @@ pub async fn see(cluster: &Cluster) -> Result<()> {
     cluster
         .apply(&["kustomize/components/host-network"])
         .await?;
-    let said = cluster
-        .kubectl(&[
-            "rollout",
-            "status",
-            "deployment/brupop-webhook",
-            "--timeout=120s",
-        ])
+    cluster
+        .until_rolled_out("deployment/brupop-webhook")
         .await?;
-    println!("   {}", said.lines().last().unwrap_or_default());
-    let labels = [
-        "get",
-        "endpointslices",
-        "-l",
-        "kubernetes.io/service-name=brupop-webhook",
-    ];
-    let endpoints = [
-        &labels[..],
-        &["-o=jsonpath={.items[*].endpoints[*].addresses[*]}:{.items[*].ports[*].port}"],
-    ]
-    .concat();
+    let endpoints = "get endpointslices -l kubernetes.io/service-name=brupop-webhook \
+         -o=jsonpath={.items[*].endpoints[*].addresses[*]}:{.items[*].ports[*].port}";
     // Those of the pods that went are taken out a moment later.
     let hosts = await_within(
         Duration::from_secs(30),
         "the Service has the hosts' addresses only",
         async || {
-            let found = cluster.kubectl(&endpoints).await.ok()?;
+            let found = cluster.kubectl(endpoints).await.ok()?;
             let addresses: Vec<&str> = found.strip_suffix(":18443")?.split(' ').collect();
             (addresses.len() == 2
                 && addresses

@@ -34,23 +34,16 @@ pub async fn see(cluster: &mut Cluster) -> Result<()> {
     println!(
         "-- Bottlerocket {NEW} is out, every host runs {OLD}; nodes so young are updated when a person asks for it:"
     );
-    println!("   kubectl annotate node --all brupop.bottlerocket.aws/update-now=true");
-    cluster
-        .control_plane
-        .kubectl([
-            "annotate",
-            "node",
-            "--all",
-            "brupop.bottlerocket.aws/update-now=true",
-        ])
-        .await?;
+    let ask = "annotate node --all brupop.bottlerocket.aws/update-now=true";
+    println!("   kubectl {ask}");
+    cluster.kubectl(ask).await?;
     cluster
         .until("every machine runs the new version", DEADLINE, |history| {
             history.now().count() > 0 && history.now().all(|(_, seen)| seen.runs(NEW))
         })
         .await?;
 
-    println!("{}", indented(&cluster.kubectl(&["get", "brs"]).await?));
+    println!("{}", indented(&cluster.kubectl("get brs").await?));
     while let Some(seen) = reboots.join_next().await {
         let (machine, pods) = seen??;
         println!("   {machine}: {pods} pods of the shop were on it when its host went down");

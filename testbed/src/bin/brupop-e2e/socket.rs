@@ -20,32 +20,24 @@ pub async fn see(cluster: &Cluster) -> Result<()> {
         "-- the API server of the host {node} is started again, so its socket is another file"
     );
     // Nothing shall be updated any more.
-    let pause = r#"-p={"spec":{"paused":true}}"#;
-    cluster
-        .kubectl(&["patch", "brf", "fleet", "--type=merge", pause])
-        .await?;
+    let pause = r#"patch brf fleet --type=merge -p={"spec":{"paused":true}}"#;
+    cluster.kubectl(pause).await?;
     host.publish(LATER)?;
     host.restart_api(Duration::from_secs(1));
     let shadow = format!("brs/brs-{node}");
     // An idle agent asks its host every ten minutes, and whenever its shadow changes.
     cluster
-        .kubectl(&["annotate", &shadow, "example.com/look=now"])
+        .kubectl(&format!("annotate {shadow} example.com/look=now"))
         .await?;
-    let target = ["get", &shadow, "-o=jsonpath={.status.target_version}"];
+    let target = format!("get {shadow} -o=jsonpath={{.status.target_version}}");
     await_within(
         DEADLINE,
         "the agent reports what only its host can tell it",
         async || (cluster.kubectl(&target).await.ok()? == LATER).then_some(()),
     )
     .await?;
-    let field = format!("--field-selector=spec.nodeName={node}");
-    let pods = [
-        "get",
-        "pods",
-        "-l",
-        "brupop.bottlerocket.aws/component=agent",
-        &field,
-    ];
+    let agents = "-l brupop.bottlerocket.aws/component=agent";
+    let pods = format!("get pods {agents} --field-selector=spec.nodeName={node}");
     let pods = cluster.kubectl(&pods).await?;
     println!("   {node}: its agent ended, was started again, and reports {LATER}\n{pods}");
     Ok(())

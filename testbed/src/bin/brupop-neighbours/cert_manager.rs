@@ -64,33 +64,25 @@ fn start(control_plane: &ControlPlane, neighbours: &Path) -> Result<Process> {
 async fn renewals(fleet: &Fleet) -> Result<Check> {
     let control_plane = &fleet.control_plane;
     let mut audit = control_plane.audit().from_now();
-    let mut last = served(control_plane).await?;
+    let mut last = served(fleet).await?;
     fleet.publish(NEW)?;
     let mut renewals = 0;
     let renew = async {
         let mut ticks = interval(RENEWAL);
         loop {
             ticks.tick().await;
-            let now = served(control_plane).await?;
+            let now = served(fleet).await?;
             renewals += u32::from(now != last);
             last = now;
             // As `cmctl renew` does it.
             let issuing = json!({"status": {"conditions": [{
                 "type": "Issuing", "status": "True", "reason": "ManuallyTriggered",
-                "message": "renewed by hand", "lastTransitionTime": Timestamp::now(),
+                "message": "by-hand", "lastTransitionTime": Timestamp::now(),
             }]}});
-            let issuing = format!("--patch={issuing}");
-            let renew = [
-                "patch",
-                "certificate",
-                "brupop-webhook",
-                "-n",
-                NAMESPACE,
-                "--subresource=status",
-            ];
-            control_plane
-                .kubectl([&renew[..], &["--type=merge", &issuing]].concat())
-                .await?;
+            let renew = format!(
+                "patch certificate brupop-webhook -n {NAMESPACE} --subresource=status --type=merge --patch={issuing}"
+            );
+            fleet.kubectl(&renew).await?;
         }
     };
     let ended: Result<()> = tokio::select! {
@@ -123,17 +115,10 @@ async fn renewals(fleet: &Fleet) -> Result<Check> {
 }
 
 /// Returns what the webhook is to serve, as text.
-async fn served(control_plane: &ControlPlane) -> Result<String> {
-    let get = [
-        "get",
-        "secret",
-        "brupop-webhook-tls",
-        "-n",
-        NAMESPACE,
-        "-o",
-        "jsonpath={.data.tls\\.crt}",
-    ];
-    control_plane.kubectl(get).await
+async fn served(fleet: &Fleet) -> Result<String> {
+    let data = r"jsonpath={.data.tls\.crt}";
+    let get = format!("get secret brupop-webhook-tls -n {NAMESPACE} -o {data}");
+    fleet.kubectl(&get).await
 }
 
 /// Our webhook keeps its own certificate again, and the annotation of the component was left behind.
@@ -141,17 +126,13 @@ async fn fight(fleet: &Fleet) -> Result<Check> {
     let control_plane = &fleet.control_plane;
     apply_overlay(control_plane, "default").await?;
     let annotation = format!("cert-manager.io/inject-ca-from={NAMESPACE}/brupop-webhook");
-    let annotate = [
-        "annotate",
-        "validatingwebhookconfiguration",
-        CONFIGURATION,
-        "--overwrite",
-        &annotation,
-    ];
-    control_plane.kubectl(annotate).await?;
-    control_plane
-        .until_rolled_out(NAMESPACE, "deployment/brupop-webhook")
+    let webhooks = "validatingwebhookconfiguration";
+    fleet
+        .kubectl(&format!(
+            "annotate {webhooks} {CONFIGURATION} --overwrite {annotation}"
+        ))
         .await?;
+    fleet.until_rolled_out(NAMESPACE, "brupop-webhook").await?;
     sleep(FIGHT).await;
     let mut audit = control_plane.audit().from_now();
     sleep(FIGHT).await;

@@ -37,7 +37,22 @@ struct Engine<'a> {
     git: &'a str,
 }
 
-impl Engine<'_> {
+impl<'a> Engine<'a> {
+    fn new(
+        program: &'static str,
+        neighbours: &Path,
+        control_plane: &'a ControlPlane,
+        git: &'a str,
+    ) -> Self {
+        let path = neighbours.join(program);
+        Self {
+            program,
+            path,
+            control_plane,
+            git,
+        }
+    }
+
     /// Applies or compares everything; returns what was told of each object.
     async fn run(&self) -> Result<Vec<Line>> {
         let mut child = Command::new(&self.path)
@@ -119,51 +134,24 @@ pub async fn flux(neighbours: &Path, plugin: &Path) -> Result<Vec<Check>> {
     let mut git = String::new();
     let install = async |control_plane: &ControlPlane, env: &[(&str, &str)]| {
         git = in_git(control_plane).await?.1;
-        let (path, git) = (neighbours.join(PROGRAM), git.as_str());
-        Engine {
-            program: PROGRAM,
-            path,
-            control_plane,
-            git,
-        }
-        .run()
-        .await?;
+        Engine::new(PROGRAM, neighbours, control_plane, &git)
+            .run()
+            .await?;
         programs(env)
     };
     let fleet = Fleet::start_with(&FleetOptions::quick(NODES, &[]), install).await?;
     let control_plane = &fleet.control_plane;
-    let engine = Engine {
-        program: PROGRAM,
-        path: neighbours.join(PROGRAM),
-        control_plane,
-        git: &git,
-    };
+    let engine = Engine::new(PROGRAM, neighbours, control_plane, &git);
     let mut checks = vec![];
 
     let paused = async |object: &str| {
-        let get = [
-            "get",
-            object,
-            "-n",
-            NAMESPACE,
-            "-o",
-            "jsonpath={.spec.paused}",
-        ];
-        anyhow::Ok(control_plane.kubectl(get).await? == "true")
+        let get = format!("get {object} -n {NAMESPACE} -o jsonpath={{.spec.paused}}");
+        anyhow::Ok(fleet.kubectl(&get).await? == "true")
     };
     let patch = async |object: &str, paused: Json| {
-        let patch = json!({"spec": {"paused": paused}}).to_string();
-        control_plane
-            .kubectl([
-                "patch",
-                object,
-                "-n",
-                NAMESPACE,
-                "--type=merge",
-                "-p",
-                &patch,
-            ])
-            .await
+        let patch = json!({"spec": {"paused": paused}});
+        let words = format!("patch {object} -n {NAMESPACE} --type=merge -p {patch}");
+        fleet.kubectl(&words).await
     };
     for (object, arguments) in [
         ("brf/fleet", &["pause"][..]),
@@ -212,12 +200,7 @@ pub async fn argo_cd(neighbours: &Path) -> Result<Vec<Check>> {
     };
     let fleet = Fleet::start_with(&FleetOptions::quick(NODES, &[]), install).await?;
     let control_plane = &fleet.control_plane;
-    let engine = Engine {
-        program: PROGRAM,
-        path: neighbours.join(PROGRAM),
-        control_plane,
-        git: &git,
-    };
+    let engine = Engine::new(PROGRAM, neighbours, control_plane, &git);
     let mut differs = vec![];
     let comparisons = during_update(&fleet, &engine, |line| {
         if line.modified {

@@ -98,38 +98,34 @@ async fn roll_out(fleet: &Fleet, launched: &Launched) -> Result<Vec<Check>> {
             ),
         };
         let needless = seen.launched - before;
-        vec![
-            check(
-                PROGRAM,
+        let needed = format!("{needless} launches, {} drains", seen.drains);
+        let (ours, theirs) = (seen.most_ours, seen.most_theirs);
+        let away = format!("at most {ours}; Karpenter removed {theirs} at once at most");
+        let (of, updated) = (seen.removed, seen.removed_updated);
+        [
+            (
                 "the fleet converges with the defaults of both",
                 took,
                 converged.is_some(),
             ),
-            check(
-                PROGRAM,
+            (
                 "it launches nodes for drains, at most one for each",
-                format!("{needless} launches, {} drains", seen.drains),
+                needed,
                 (1..=seen.drains).contains(&needless),
             ),
-            check(
-                PROGRAM,
+            (
                 "one node at a time is out of service for an update",
-                format!(
-                    "at most {}; Karpenter removed {} at once at most",
-                    seen.most_ours, seen.most_theirs
-                ),
-                seen.most_ours == 1,
+                away,
+                ours == 1,
             ),
-            check(
-                PROGRAM,
+            (
                 "no node is removed that is up to date",
-                format!(
-                    "{} of {} removed nodes were",
-                    seen.removed_updated, seen.removed
-                ),
-                seen.removed_updated == 0,
+                format!("{updated} of {of} removed nodes were"),
+                updated == 0,
             ),
         ]
+        .map(|(what, found, holds)| check(PROGRAM, what, found, holds))
+        .to_vec()
     };
     if converged.is_some() {
         checks.push(rests(PROGRAM, &fleet.control_plane.audit()).await?);

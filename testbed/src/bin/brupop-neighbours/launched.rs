@@ -2,12 +2,12 @@
 //! Node is deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use anyhow::{Context as _, Result};
 use brupop_api::Marker;
 use brupop_api::names::MARKER_ANNOTATION;
-use brupop_testbed::host::{Durations, Host};
+use brupop_testbed::host::{Durations, Host, lock};
 use brupop_testbed::{Fleet, NewNode};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
@@ -46,7 +46,7 @@ pub struct Seen {
 impl Launched {
     /// Returns what was seen so far.
     pub fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Every host's repository has a new image, now and in future; new nodes start with the old version all the same.
@@ -170,9 +170,7 @@ async fn boot(fleet: &Fleet, node: &str) -> Result<Host> {
         .with_context(|| format!("the host of {node}"))?;
     let mut told = NewNode::numbered(0)?;
     node.clone_into(&mut told.name);
-    told.os_image = host.pretty_name();
-    told.boot_id = host.boot_id();
-    told.tell(&fleet.client()).await?;
+    told.on(&host).tell(&fleet.client()).await?;
     fleet.kubelets.attach(node, host.power());
     Ok(host)
 }

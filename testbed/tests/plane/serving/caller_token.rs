@@ -1,8 +1,8 @@
 //! `--require-caller-token`: reviews for those who bear a token of this cluster.
 
 use anyhow::{Context as _, Result, ensure};
+use brupop_testbed::Options;
 use brupop_testbed::operator::{NAMESPACE, apply_overlay};
-use brupop_testbed::{Options, Presents};
 use serde_json::json;
 
 use crate::serving::Bed;
@@ -13,7 +13,7 @@ const API_SERVER: &str = "api-server";
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_need_the_api_servers_token_when_required() -> Result<()> {
     let options = Options {
-        presents: Presents::Token,
+        presents_token: true,
         ..Options::CLUSTER
     };
     let env = [("REQUIRE_CALLER_TOKEN", "true")];

@@ -2,7 +2,6 @@
 //! own account of their boots, and the logs of our processes. It uses no code that decides anything, and
 //! reads objects as plain JSON.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -46,7 +45,6 @@ impl fmt::Display for Violation {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) violations: Vec<Violation>,
-    seen: BTreeSet<(&'static str, String)>,
 }
 
 impl Found {
@@ -59,7 +57,7 @@ impl Found {
 
     pub(crate) fn add(&mut self, violations: impl IntoIterator<Item = Violation>) {
         for violation in violations {
-            if self.seen.insert((violation.rule, violation.what.clone())) {
+            if !self.violations.contains(&violation) {
                 println!("!! {violation}");
                 self.violations.push(violation);
             }
