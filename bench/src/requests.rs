@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use brupop_testbed::audit::Event;
 use brupop_testbed::operator::NAMESPACE;
+use jiff::Timestamp;
 
 /// Number of requests that reconciler, agents and webhook make in a roll-out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,8 +13,6 @@ pub struct Requests {
     pub during: BTreeMap<String, usize>,
     /// Reports that a host names a version, whether its node is updated or not.
     pub offers: usize,
-    /// After the last node's Idle, until nothing more came.
-    pub after: usize,
     pub evicted: usize,
 }
 
@@ -28,7 +27,7 @@ pub fn program(event: &Event) -> Option<&'static str> {
 
 /// Was the request made by our programs because nodes are updated? Leases, dry runs, and looks for upstream's operator have
 /// clocks of their own. A watch stands in the log when it begins, and again when it ends.
-pub fn is_of_a_roll_out(event: &Event) -> bool {
+fn is_of_a_roll_out(event: &Event) -> bool {
     let resource = event.object.resource.as_str();
     let looks_for_upstream = resource == "deployments" && event.verb == "get";
     program(event).is_some()
@@ -79,20 +78,16 @@ fn is_eviction(event: &Event) -> bool {
 
 impl Requests {
     pub fn of(events: &[Event]) -> Self {
-        let ended = events
-            .iter()
-            .rfind(|event| reports_idle(event))
-            .map(|event| event.stage_timestamp);
         let mut requests = Self::default();
-        for event in events {
+        let last = events.iter().rfind(|event| reports_idle(event));
+        let ended = last.map_or(Timestamp::MAX, |event| event.stage_timestamp);
+        let is_before = |event: &&Event| event.request_received_timestamp <= ended;
+        for event in events.iter().filter(is_before) {
             let Some(program) = program(event).filter(|_| is_of_a_roll_out(event)) else {
                 continue;
             };
-            let is_after = ended.is_some_and(|ended| event.request_received_timestamp > ended);
             let (verb, of) = (&event.verb, &event.object);
-            if is_after {
-                requests.after += 1;
-            } else if reports(event, "target_version", None) {
+            if reports(event, "target_version", None) {
                 requests.offers += 1;
             } else {
                 let what = format!("{program} {verb} {}/{}", of.resource, of.subresource);

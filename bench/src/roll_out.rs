@@ -3,20 +3,15 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use brupop_testbed::audit::Event;
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::history::{Outcome, Seen};
-use brupop_testbed::{await_until, median};
-use tokio::time::Instant;
+use brupop_testbed::median;
 
 use crate::fleet::{self, REBOOT};
-use crate::requests::{self, Requests};
+use crate::requests::Requests;
 use crate::say;
 use crate::table::{Figure, number};
 
-/// Nothing more is to come of a roll-out when nothing came for so long: conditions are written after 0.4 s, and after 5 s
-/// at the latest.
-const AT_REST: Duration = Duration::from_secs(6);
 /// Nodes of the small fleets.
 const NODES: usize = 8;
 /// Pods on each node, where there is something to drain.
@@ -94,23 +89,12 @@ impl RollOut {
             audit
         };
         fleet.until_updated(NEW).await?;
-        let mut events: Vec<Event> = vec![];
-        let mut since = Instant::now();
-        await_until("nothing more is asked", async || {
-            let came = audit.read().ok()?;
-            if came.iter().any(requests::is_of_a_roll_out) {
-                since = Instant::now();
-            }
-            events.extend(came);
-            (since.elapsed() >= AT_REST).then_some(())
-        })
-        .await?;
         let history = fleet.history();
         let beyond = |outcome: Outcome| {
             let more = outcome.duration?.saturating_sub(REBOOT + outcome.drain);
             Some(more.as_secs_f64())
         };
-        let requests = Requests::of(&events);
+        let requests = Requests::of(&audit.read()?);
         for (what, count) in requests.during.iter().filter(|_| *counted) {
             say(&format!("{:>6.2} {what}", number(*count) / number(*nodes)));
         }
@@ -255,7 +239,6 @@ impl RollOut {
                 "beside these, that the host names a version",
                 requests.offers,
             ),
-            part("beside these, after the last node's Idle", requests.after),
         ]
     }
 }

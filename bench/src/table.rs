@@ -77,12 +77,9 @@ impl Report {
     pub fn begin() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let (processors, load) = (read("/proc/cpuinfo"), read("/proc/loadavg"));
-        let processor = processors
-            .lines()
-            .find_map(|line| line.strip_prefix("model name"));
-        let processor = processor
-            .unwrap_or_default()
-            .trim_start_matches([':', '\t', ' ']);
+        let mut fields = processors.lines().filter_map(|line| line.split_once(':'));
+        let processor = fields.find(|(field, _)| field.starts_with("model name"));
+        let processor = processor.map_or("", |(_, name)| name.trim());
         let cores = std::thread::available_parallelism().map_or(0, usize::from);
         let load = load.split(' ').next().unwrap_or_default();
         let now = Timestamp::now().strftime("%Y-%m-%d %H:%M UTC");

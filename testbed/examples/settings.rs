@@ -77,28 +77,19 @@ fn of_programs(hidden: bool) -> Result<Vec<String>> {
     ];
     let mut rows = vec![];
     for (program, command) in &programs {
-        rows.extend(of_program(*program, command, hidden)?);
-    }
-    Ok(rows)
-}
-
-fn of_program(program: Program, command: &Command, hidden: bool) -> Result<Vec<String>> {
-    let mut rows = vec![];
-    let arguments = command.get_arguments();
-    for argument in arguments.filter(|argument| argument.is_hide_set() == hidden) {
-        let Some(variable) = argument.get_env() else {
-            continue;
-        };
-        let help = argument
-            .get_help()
-            .with_context(|| format!("{program}: {} has no help", variable.display()))?;
-        rows.push(format!(
-            "| `{}` | {program} | {} | {}{} |",
-            variable.display(),
-            default(argument),
-            help.to_string().replace('|', "\\|"),
-            choices(argument),
-        ));
+        let arguments = command.get_arguments();
+        for argument in arguments.filter(|argument| argument.is_hide_set() == hidden) {
+            let Some(variable) = argument.get_env().map(|variable| variable.display()) else {
+                continue;
+            };
+            let help = argument.get_help();
+            let help = help.with_context(|| format!("{program}: {variable} has no help"))?;
+            let (default, choices) = (default(argument), choices(argument));
+            let help = help.to_string().replace('|', "\\|");
+            rows.push(format!(
+                "| `{variable}` | {program} | {default} | {help}{choices} |"
+            ));
+        }
     }
     Ok(rows)
 }

@@ -10,14 +10,16 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use brupop_api::crds::is_version;
 use brupop_core::rules::Limit;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::{Durations, Faults};
+use brupop_testbed::objects::merge_status;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{Fleet, FleetOptions, run, tiers};
 use clap::{Parser, ValueEnum};
+use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// Updates a fleet of simulated Bottlerocket hosts by the shipped programs, on a real control plane.
@@ -156,6 +158,7 @@ async fn demonstrate(arguments: &Arguments) -> Result<bool> {
         );
         fleet.deploy("cart", replicas, &budget.to_string()).await?;
     }
+    show_refusals(&fleet).await?;
 
     let passed = if arguments.fault == Some(Fault::BadImage) {
         bad_image::show(&fleet, arguments.deadline()).await?
@@ -174,6 +177,33 @@ async fn demonstrate(arguments: &Arguments) -> Result<bool> {
          README.md, Install           # on your own cluster"
     );
     Ok(passed)
+}
+
+/// Uses an agent's own token for what it may not do: a policy refuses the first, the webhook the second.
+async fn show_refusals(fleet: &Fleet) -> Result<()> {
+    println!("-- with the token of the agent on node-0:");
+    let shadow = fleet.shadows().get_status("brs-node-0").await?;
+    let boot = shadow.status.and_then(|status| status.boot_id);
+    let shadows = fleet.agents_shadows("node-0").await?;
+    let (status, claim) = (
+        json!({"current_version": "6.6.6"}),
+        json!({"reboot_claimed_boot_id": boot}),
+    );
+    let tries = [
+        ("the status of another node's shadow", "brs-node-1", status),
+        (
+            "a claim of a reboot that nobody granted",
+            "brs-node-0",
+            claim,
+        ),
+    ];
+    for (what, shadow, status) in tries.into_iter().skip(usize::from(fleet.hosts.len() == 1)) {
+        match merge_status(&shadows, shadow, status).await {
+            Err(kube::Error::Api(refusal)) => println!("   {what}: {}", refusal.message),
+            done => bail!("{what} is not refused: {done:?}"),
+        }
+    }
+    Ok(())
 }
 
 /// Publishes a release, and shows how the fleet gets it.

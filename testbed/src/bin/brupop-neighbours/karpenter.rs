@@ -98,8 +98,11 @@ async fn roll_out(fleet: &Fleet, launched: &Launched) -> Result<Vec<Check>> {
             ),
         };
         let needless = seen.launched - before;
-        let needed = format!("{needless} launches, {} drains", seen.drains);
-        let (ours, theirs) = (seen.most_ours, seen.most_theirs);
+        let history = fleet.history();
+        let nodes = history.outcomes().into_keys();
+        let drains: usize = nodes.map(|node| history.updates(&node).len()).sum();
+        let needed = format!("{needless} launches, {drains} drains");
+        let (ours, theirs) = (history.most_slots(), seen.most_theirs);
         let away = format!("at most {ours}; Karpenter removed {theirs} at once at most");
         let (of, updated) = (seen.removed, seen.removed_updated);
         [
@@ -111,7 +114,7 @@ async fn roll_out(fleet: &Fleet, launched: &Launched) -> Result<Vec<Check>> {
             (
                 "it launches nodes for drains, at most one for each",
                 needed,
-                (1..=seen.drains).contains(&needless),
+                (1..=drains).contains(&needless),
             ),
             (
                 "one node at a time is out of service for an update",

@@ -5,8 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 
 use anyhow::{Context as _, Result};
-use brupop_api::Marker;
-use brupop_api::names::MARKER_ANNOTATION;
 use brupop_testbed::host::{Durations, Host, lock};
 use brupop_testbed::{Fleet, NewNode};
 use futures::StreamExt as _;
@@ -27,18 +25,12 @@ pub struct Launched(Mutex<Seen>);
 pub struct Seen {
     hosts: BTreeMap<String, Host>,
     offered: Option<String>,
-    /// Nodes that the operator holds out of service now.
-    ours: BTreeSet<String>,
     /// Nodes that the autoscaler removes now.
     theirs: BTreeSet<String>,
     pub launched: usize,
     pub removed: usize,
     /// Of these, those that ran the version that is offered.
     pub removed_updated: usize,
-    /// Number of times that the operator has cordoned a node.
-    pub drains: usize,
-    /// The most nodes that the operator held out of service at once.
-    pub most_ours: usize,
     /// The most nodes that the autoscaler was removing at once.
     pub most_theirs: usize,
 }
@@ -101,7 +93,6 @@ impl Launched {
             seen.removed += 1;
             seen.removed_updated += usize::from(seen.offered.as_ref() == Some(&host.version()));
         }
-        seen.ours.remove(&name);
         seen.theirs.remove(&name);
     }
 }
@@ -119,30 +110,12 @@ impl Seen {
     /// The counts, in a line for people; launches are those after the first `before` nodes.
     pub fn line(&self, before: usize) -> String {
         let (updated, all) = self.updated();
-        let Self {
-            drains,
-            launched,
-            removed,
-            ..
-        } = self;
-        let launched = launched - before;
-        format!(
-            "{updated} of {all} up to date, {drains} drains, {launched} launches, {removed} removed"
-        )
+        let (launched, removed) = (self.launched - before, self.removed);
+        format!("{updated} of {all} up to date, {launched} launches, {removed} removed")
     }
 
     fn note(&mut self, name: &str, node: &Node) {
         let spec = node.spec.as_ref();
-        let marker = node
-            .annotations()
-            .get(MARKER_ANNOTATION)
-            .and_then(|text| Marker::parse(text).ok());
-        let cordoned = spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
-        if cordoned && marker.is_some_and(|marker| !marker.is_kept()) {
-            self.drains += usize::from(self.ours.insert(name.to_owned()));
-        } else {
-            self.ours.remove(name);
-        }
         let taints = spec
             .and_then(|spec| spec.taints.as_ref())
             .into_iter()
@@ -154,7 +127,6 @@ impl Seen {
         } else {
             self.theirs.remove(name);
         }
-        self.most_ours = self.most_ours.max(self.ours.len());
         self.most_theirs = self.most_theirs.max(self.theirs.len());
     }
 }
