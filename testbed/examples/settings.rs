@@ -10,7 +10,7 @@ use brupop_reconciler::cli::Settings as Reconciler;
 use brupop_runtime::environment::Program;
 use brupop_runtime::logs;
 use brupop_webhook::options::Options as Webhook;
-use clap::{Arg, Command, CommandFactory as _};
+use clap::{Arg, CommandFactory as _};
 
 /// The comments around each table.
 const OF_USERS: [&str; 2] = [
