@@ -306,8 +306,8 @@ impl<F> Follower<F> {
     }
 }
 
-/// The pods of at most this many nodes are watched at once. Further nodes are drained later.
-pub(crate) const MAX_POD_WATCHES: usize = 256;
+/// The pods of at most this many nodes are watched at once: as many as can have slots or be next. Each watch is a connection.
+pub(crate) const MAX_POD_WATCHES: usize = 532;
 
 /// This many lists of these are read at once.
 const LISTS_AT_ONCE: usize = 8;

@@ -34,8 +34,8 @@ pub trait Foreign: Sized {
 impl Foreign for Pod {
     /// Some 2,000 of usual size. Kubelets run 110 unless they are told otherwise.
     const OF_GROUP_MAX: usize = 2 << 20;
-    /// If as many nodes are watched as may be, each has its share for some 200 pods with some ten labels.
-    const OF_ALL_MAX: usize = 64 << 20;
+    /// If as many nodes are watched as may be, each has its share for 110 pods with five long labels.
+    const OF_ALL_MAX: usize = 80 << 20;
 
     fn weight(&self) -> usize {
         let labels = self.labels.iter().flat_map(|(key, value)| [key, value]);

@@ -58,3 +58,9 @@ async fn a_refresh_replaces_what_a_silent_watch_knows() {
     assert!(watched.is_fresh());
     assert_eq!(names(), ["node-2"]);
 }
+
+#[test]
+fn each_node_with_a_slot_and_each_next_one_can_be_watched() {
+    let slots = usize::try_from(brupop_api::crds::SLOTS_MAX).unwrap();
+    assert_eq!(MAX_POD_WATCHES, slots + brupop_core::decide::MAX_SUCCESSORS);
+}

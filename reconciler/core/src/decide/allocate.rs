@@ -25,7 +25,7 @@ use crate::objects::NodeFacts;
 use crate::pool::Release;
 
 /// The pods of at most this many nodes are checked before there is room for these nodes.
-const MAX_SUCCESSORS: usize = 32;
+pub const MAX_SUCCESSORS: usize = 32;
 /// The zone of a node that has left its pool.
 const LEFT_POOL: &str = "of a node that has left the pool";
 

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::facts::{FirstPoolStanding, FleetFacts, NodeView, Observed};
 use crate::objects::{NodeFacts, runs_bottlerocket};
 use crate::window::Starts;
-pub use allocate::{Allocation, candidates, new_term};
+pub use allocate::{Allocation, MAX_SUCCESSORS, candidates, new_term};
 use allocate::{Place, allocate, join_slots};
 pub(crate) use assess::assess;
 pub use assess::{Decision, holds};

@@ -1,6 +1,8 @@
 use super::*;
+use crate::decide::MAX_SUCCESSORS;
 use crate::objects::PodItem;
 use crate::tests::world;
+use brupop_api::crds::SLOTS_MAX;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -70,7 +72,7 @@ fn the_pods_of_a_node_are_bounded() {
 #[test]
 fn node_with_most_pods_gives_way() {
     let mut pods = Kept::default();
-    let hogs: Vec<String> = (0..80).map(|number| format!("hog-{number:03}")).collect();
+    let hogs: Vec<String> = (0..110).map(|number| format!("hog-{number:03}")).collect();
     list(&mut pods, "small", 110);
     list(&mut pods, "largest", 1_600);
     for name in &hogs {
@@ -78,8 +80,29 @@ fn node_with_most_pods_gives_way() {
     }
     assert!(pods.bytes <= Pod::OF_ALL_MAX);
     let dropped: Vec<_> = pods.too_many().collect();
-    assert!(dropped.contains(&"largest") && dropped.len() < 80);
+    assert!(dropped.contains(&"largest") && dropped.len() < 110);
     assert_eq!(pods.of("small").len(), 110, "each has its share");
+}
+
+#[test]
+fn nodes_that_are_updated_or_next_have_room_for_all_their_pods() {
+    let labels: Vec<_> = (0..5)
+        .map(|nth| format!("example.com/label-{nth}"))
+        .collect();
+    let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+    let one = pod("shop", "cart-7d9c5b6f4-x2x9p", &labels);
+    let mut pods = Kept::default();
+    for node in 0..SLOTS_MAX + MAX_SUCCESSORS as u64 {
+        for number in 0..110 {
+            let mut another = one.clone();
+            another.metadata.name = Some(format!("cart-7d9c5b6f4-{number:05}"));
+            pods.put(
+                &format!("ip-10-0-12-{node}.eu-central-1.compute.internal"),
+                another,
+            );
+        }
+    }
+    assert_eq!(pods.too_many().count(), 0, "{} bytes", pods.bytes);
 }
 
 #[test]
