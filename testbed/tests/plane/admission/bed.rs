@@ -3,7 +3,7 @@
 use super::tokens::{Cast, cast};
 use crate::raw;
 use anyhow::{Context as _, Result, bail, ensure};
-use brupop_admission_cases::{Actor, Ask, Host, Request, Row, Verdict, World};
+use brupop_admission_cases::{Actor, Ask, Host, Request, Row, Verdict, World, table};
 use brupop_api::BottlerocketShadow;
 use brupop_testbed::{ControlPlane, await_until};
 use http::Method;
@@ -51,7 +51,7 @@ impl Bed {
         let shadows = self.shadows_path();
         for actor in Actor::GONE {
             await_until(format!("the end of the token of {actor:?}"), async || {
-                let answer = self.ask(actor, Method::GET, &shadows, &Json::Null).await;
+                let answer = self.get(actor, &shadows).await;
                 matches!(answer, Ok(Err((401, _)))).then_some(())
             })
             .await?;
@@ -68,11 +68,8 @@ impl Bed {
     }
 
     pub fn shadow_path(&self, host: Host) -> String {
-        format!(
-            "{}/brs-{}",
-            self.shadows_path(),
-            self.world().node(host).name
-        )
+        let name = &self.world().node(host).name;
+        format!("{}/brs-{name}", self.shadows_path())
     }
 
     fn shadows_path(&self) -> String {
@@ -87,23 +84,25 @@ impl Bed {
         path: &str,
         body: &Json,
     ) -> Result<Answer> {
-        let content_type = raw::content_type(&method, body);
-        let body = if body.is_null() {
-            String::new()
-        } else {
-            body.to_string()
-        };
-        self.send(
-            actor,
-            Request {
-                method,
-                path: path.to_owned(),
-                content_type,
-                body,
+        let asked = Request {
+            content_type: raw::content_type(&method, body),
+            method,
+            path: path.to_owned(),
+            body: if body.is_null() {
+                String::new()
+            } else {
+                body.to_string()
             },
-            "testbed",
-        )
-        .await
+        };
+        self.send(actor, asked, "testbed").await
+    }
+
+    pub async fn get(&self, actor: Actor, path: &str) -> Result<Answer> {
+        self.ask(actor, Method::GET, path, &Json::Null).await
+    }
+
+    pub async fn patch(&self, actor: Actor, path: &str, body: &Json) -> Result<Answer> {
+        self.ask(actor, Method::PATCH, path, body).await
     }
 
     /// `says` is how the caller calls itself: the audit log keeps it.
@@ -117,11 +116,8 @@ impl Bed {
         for (name, value) in &caller.headers {
             request = request.header(name, value);
         }
-        match caller
-            .client
-            .request(request.body(asked.body.into_bytes())?)
-            .await
-        {
+        let request = request.body(asked.body.into_bytes())?;
+        match caller.client.request(request).await {
             Ok(answer) => Ok(Ok(answer)),
             Err(kube::Error::Api(status)) => Ok(Err((status.code, status.message.clone()))),
             Err(error) => Err(error).context(format!("{actor:?}: {}", asked.path)),
@@ -135,10 +131,7 @@ impl Bed {
 
     /// Returns what is stored under this path; null if nothing is.
     async fn stored(&self, path: &str) -> Result<Json> {
-        match self
-            .ask(Actor::Admin, Method::GET, path, &Json::Null)
-            .await?
-        {
+        match self.get(Actor::Admin, path).await? {
             Ok(object) => Ok(object),
             Err((404, _)) => Ok(Json::Null),
             Err((code, message)) => bail!("{path}: {code} {message}"),
@@ -146,19 +139,13 @@ impl Bed {
     }
 
     async fn delete(&self, path: &str) -> Result<()> {
-        match self
-            .ask(Actor::Admin, Method::DELETE, path, &Json::Null)
-            .await?
-        {
+        let free = json!({"metadata": {"finalizers": null}});
+        let answer = self.ask(Actor::Admin, Method::DELETE, path, &Json::Null);
+        match answer.await? {
             // It waits for a finalizer that a row has set.
-            Ok(object) if object["metadata"].get("finalizers").is_some() => self
-                .admin(
-                    Method::PATCH,
-                    path,
-                    &json!({"metadata": {"finalizers": null}}),
-                )
-                .await
-                .map(drop),
+            Ok(object) if object["metadata"].get("finalizers").is_some() => {
+                self.admin(Method::PATCH, path, &free).await.map(drop)
+            }
             Ok(_) | Err((404, _)) => Ok(()),
             Err((code, message)) => bail!("{path}: {code} {message}"),
         }
@@ -192,26 +179,12 @@ impl Bed {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A shadow that is Idle and known, for single questions.
+    /// A shadow that is Idle and known, as in the first row, for single questions.
     pub async fn idle_shadow(&self, host: Host) -> Result<()> {
-        let path = self.shadow_path(host);
+        let mut row = table().remove(0);
+        row.of = host;
         self.known().remove(&host);
-        self.delete(&path).await?;
-        let node = self.world().node(host);
-        let shadow = json!({
-            "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
-            "metadata": {
-                "name": format!("brs-{}", node.name),
-                "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}],
-            },
-            "spec": {"state": "Idle"},
-        });
-        self.admin(Method::POST, &self.shadows_path(), &shadow)
-            .await?;
-        let status = json!({"status": {"current_state": "Idle", "boot_id": "b1"}});
-        self.admin(Method::PATCH, &format!("{path}/status"), &status)
-            .await?;
-        Ok(())
+        self.shadow(&row).await.map(drop)
     }
 
     /// The verdict is given, by the one who should, and what is stored afterwards is as it should be.

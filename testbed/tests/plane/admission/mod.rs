@@ -21,38 +21,23 @@ use std::time::Instant;
 /// Returns what only the webhook refuses an agent: a claim without a grant. As a dry run.
 async fn claim(bed: &Bed) -> Result<bed::Answer> {
     let path = format!("{}/status?dryRun=All", bed.shadow_path(Host::First));
-    bed.ask(
-        Actor::Agent,
-        Method::PATCH,
-        &path,
-        &json!({"status": {"reboot_claimed_boot_id": "b1"}}),
-    )
-    .await
+    let claim = json!({"status": {"reboot_claimed_boot_id": "b1"}});
+    bed.patch(Actor::Agent, &path, &claim).await
 }
 
 /// Returns what both refuse an agent, as a dry run.
 async fn other_node(bed: &Bed) -> Result<bed::Answer> {
     let path = format!("{}/status?dryRun=All", bed.shadow_path(Host::Second));
-    bed.ask(
-        Actor::Agent,
-        Method::PATCH,
-        &path,
-        &json!({"status": {"message": "m"}}),
-    )
-    .await
+    let news = json!({"status": {"message": "m"}});
+    bed.patch(Actor::Agent, &path, &news).await
 }
 
 /// Returns what the policy refuses the reconciler, and the webhook is not asked about.
 async fn node_check(bed: &Bed) -> Result<bed::Answer> {
     let annotation = json!({brupop_api::names::admission_check::NODE_ANNOTATION: "x"});
     let body = json!({"metadata": {"annotations": annotation}});
-    bed.ask(
-        Actor::Reconciler,
-        Method::PATCH,
-        "/api/v1/nodes/node-0?dryRun=All",
-        &body,
-    )
-    .await
+    let path = "/api/v1/nodes/node-0?dryRun=All";
+    bed.patch(Actor::Reconciler, path, &body).await
 }
 
 fn refused(answer: Result<bed::Answer>, word: &str) -> bool {
@@ -79,10 +64,8 @@ async fn gates_are(bed: &Bed, gates: Gates) -> Result<()> {
     in_force.await
 }
 
-async fn delete(control_plane: &ControlPlane, what: &[&str]) -> Result<()> {
-    control_plane.kubectl([&["delete"], what].concat()).await?;
-    Ok(())
-}
+const WEBHOOK: [&str; 3] = ["delete", "validatingwebhookconfiguration", "brupop-webhook"];
+const POLICIES: [&str; 3] = ["delete", "validatingadmissionpolicy", "--all"];
 
 /// However an agent calls itself, the record of who wrote what stays short; only the webhook sees to that.
 async fn managers_do_not_grow(bed: &Bed) -> Result<()> {
@@ -109,11 +92,9 @@ async fn managers_do_not_grow(bed: &Bed) -> Result<()> {
         code == 403 && message.contains("agent-managed-fields") && message.contains("16"),
         "{message}"
     );
-    let stored = bed
-        .ask(Actor::Admin, Method::GET, &path, &Json::Null)
-        .await?;
-    let managers =
-        stored.map(|object| object["metadata"]["managedFields"].as_array().map(Vec::len));
+    let stored = bed.get(Actor::Admin, &path).await?;
+    let managers = |object: Json| object["metadata"]["managedFields"].as_array().map(Vec::len);
+    let managers = stored.map(managers);
     ensure!(managers == Ok(Some(16)), "{managers:?}");
     Ok(())
 }
@@ -123,31 +104,24 @@ async fn all_rights(bed: &Bed, given: bool) -> Result<()> {
     const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
     let group = format!("system:serviceaccounts:{}", bed.namespace());
     let binding = cluster_role_binding("everything", "cluster-admin", "Group", &group);
-    let answer = if given {
-        bed.ask(Actor::Admin, Method::POST, BINDINGS, &binding)
-            .await?
+    let (method, path, body) = if given {
+        (Method::POST, BINDINGS.to_owned(), binding)
     } else {
-        bed.ask(
-            Actor::Admin,
-            Method::DELETE,
-            &format!("{BINDINGS}/everything"),
-            &Json::Null,
-        )
-        .await?
+        let path = format!("{BINDINGS}/everything");
+        (Method::DELETE, path, Json::Null)
     };
+    let answer = bed.ask(Actor::Admin, method, &path, &body).await?;
     ensure!(answer.is_ok(), "{answer:?}");
     let secrets = format!("/api/v1/namespaces/{}/secrets", bed.namespace());
-    for actor in [
+    let theirs = [
         Actor::Agent,
         Actor::Reconciler,
         Actor::Webhook,
         Actor::Stray,
-    ] {
+    ];
+    for actor in theirs {
         await_until(format!("{actor:?}'s rights: {given}"), async || {
-            let answer = bed
-                .ask(actor, Method::GET, &secrets, &Json::Null)
-                .await
-                .ok()?;
+            let answer = bed.get(actor, &secrets).await.ok()?;
             (answer.is_ok() == given).then_some(())
         })
         .await?;
@@ -215,17 +189,13 @@ async fn agents_write_only_their_own_nodes_status() -> Result<()> {
     managers_do_not_grow(&bed).await?;
     passed("webhook and policies");
 
-    delete(
-        &control_plane,
-        &["validatingwebhookconfiguration", "brupop-webhook"],
-    )
-    .await?;
+    control_plane.kubectl(WEBHOOK).await?;
     gates_are(&bed, Gates::PolicyAlone).await?;
     wrong.extend(every_row(&bed, Gates::PolicyAlone, "the policies alone").await?);
     passed("the policies alone");
 
     apply_overlay(&control_plane, "default").await?;
-    delete(&control_plane, &["validatingadmissionpolicy", "--all"]).await?;
+    control_plane.kubectl(POLICIES).await?;
     gates_are(&bed, Gates::WebhookAlone).await?;
     wrong.extend(every_row(&bed, Gates::WebhookAlone, "the webhook alone").await?);
     passed("the webhook alone");
@@ -241,16 +211,8 @@ async fn agents_write_only_their_own_nodes_status() -> Result<()> {
     for process in &webhooks {
         kubelets.signal(&process.namespace, &process.pod, Signal::CONT);
     }
-    control_plane
-        .kubectl([
-            "-n",
-            NAMESPACE,
-            "scale",
-            "deployment",
-            "brupop-webhook",
-            "--replicas=0",
-        ])
-        .await?;
+    let scale = format!("scale -n {NAMESPACE} deployment brupop-webhook --replicas=0");
+    control_plane.kubectl(scale.split(' ')).await?;
     await_until("the end of the webhook", async || {
         kubelets.processes().is_empty().then_some(())
     })
@@ -260,12 +222,8 @@ async fn agents_write_only_their_own_nodes_status() -> Result<()> {
     passed("without the webhook");
 
     // Two operators in one cluster would each be asked about both: one is enough to be held to.
-    delete(
-        &control_plane,
-        &["validatingwebhookconfiguration", "brupop-webhook"],
-    )
-    .await?;
-    delete(&control_plane, &["validatingadmissionpolicy", "--all"]).await?;
+    control_plane.kubectl(WEBHOOK).await?;
+    control_plane.kubectl(POLICIES).await?;
     let renamed = json!({
         "namespace": "updates", "namePrefix": "team-", "nameSuffix": "-blue", "resources": ["manifests"],
     });

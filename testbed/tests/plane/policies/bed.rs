@@ -70,17 +70,13 @@ impl Bed {
             .kubectl(["patch", &configuration, "--type=json", "-p", never])
             .await?;
         let kubelet = format!("system:node:{}", Self::KUBELETS_NODE);
+        let kubelet = member_of_nodes(&control_plane, &kubelet).await?;
+        let member = member_of_nodes(&control_plane, MEMBER).await?;
         let mut bed = Self {
             clients: BTreeMap::from([
                 (Actor::Admin, control_plane.client()),
-                (
-                    Actor::Kubelet,
-                    member_of_nodes(&control_plane, &kubelet).await?,
-                ),
-                (
-                    Actor::Member,
-                    member_of_nodes(&control_plane, MEMBER).await?,
-                ),
+                (Actor::Kubelet, kubelet),
+                (Actor::Member, member),
             ]),
             control_plane,
             with_components: overlay.with_components,
@@ -107,21 +103,15 @@ impl Bed {
     /// Gives this user or group a role.
     pub async fn bind(&self, name: &str, role: &str, kind: &str, who: &str) -> Result<()> {
         let binding = cluster_role_binding(name, role, kind, who);
-        self.must(
-            Method::POST,
-            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-            &binding,
-        )
-        .await?;
-        Ok(())
+        let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+        self.must(Method::POST, bindings, &binding).await.map(drop)
     }
 
-    /// Returns what the actor is answered. `as_user` is whom an administrator impersonates: a kubelet as it is, others with all
-    /// rights.
+    /// Returns what the actor is answered; `as_kubelet` is whom an administrator impersonates.
     pub async fn ask(
         &self,
         actor: Actor,
-        as_user: Option<&str>,
+        as_kubelet: Option<&str>,
         method: Method,
         path: &str,
         body: &Json,
@@ -131,21 +121,24 @@ impl Bed {
             .method(method)
             .uri(path)
             .header("content-type", kind);
-        if let Some(user) = as_user {
-            let group = if user.starts_with("system:node:") {
-                "system:nodes"
-            } else {
-                "system:masters"
-            };
+        if let Some(kubelet) = as_kubelet {
             request = request
-                .header("impersonate-user", user)
-                .header("impersonate-group", group);
+                .header("impersonate-user", kubelet)
+                .header("impersonate-group", "system:nodes");
         }
-        send(
-            &self.clients[&actor],
-            request.body(Body::from(raw::bytes(body)))?,
-        )
-        .await
+        let request = request.body(Body::from(raw::bytes(body)))?;
+        send(&self.clients[&actor], request).await
+    }
+
+    pub async fn get(&self, actor: Actor, path: &str) -> Result<Answer> {
+        self.ask(actor, None, Method::GET, path, &Json::Null).await
+    }
+
+    /// Returns what an administrator is answered who impersonates this kubelet.
+    pub async fn patch_as(&self, kubelet: &str, path: &str, body: &Json) -> Result<Answer> {
+        let user = format!("system:node:{kubelet}");
+        self.ask(Actor::Admin, Some(&user), Method::PATCH, path, body)
+            .await
     }
 
     /// Returns what an administrator is answered, who must not be refused.

@@ -43,10 +43,7 @@ pub async fn requests_are_classified(bed: &Bed) -> Result<()> {
         );
         for path in [shadows.as_str(), "/api/v1/nodes", "/version"] {
             let classified = await_until(format!("{actor:?} by {schema}"), async || {
-                let answer = bed
-                    .ask(actor, None, Method::GET, path, &Json::Null)
-                    .await
-                    .ok()?;
+                let answer = bed.get(actor, path).await.ok()?;
                 (answer.flow == expected).then_some(())
             });
             classified.await?;
@@ -86,28 +83,20 @@ pub async fn agents_keep_each_other_waiting_and_nobody_else(bed: &Bed) -> Result
         "{shadows}?resourceVersion={}&resourceVersionMatch=NotOlderThan",
         version + 1_000_000
     );
-    let ask = async |_| {
-        bed.ask(Actor::Agent, None, Method::GET, &future, &Json::Null)
-            .await
-    };
     let flood = futures::stream::iter(0..)
-        .map(ask)
+        .map(async |_| bed.get(Actor::Agent, &future).await)
         .buffer_unordered(FLOOD)
         .for_each(async |_| ());
 
     let others = async {
         await_until("agents wait for agents", async || {
-            agents_level(bed)
-                .await
-                .ok()
-                .filter(|(waiting, taken)| *waiting > 0 && *taken > 0)
+            let (waiting, taken) = agents_level(bed).await.ok()?;
+            (waiting > 0 && taken > 0).then_some(())
         })
         .await?;
         for actor in [Actor::Reconciler, Actor::Webhook, Actor::Admin] {
             let began = Instant::now();
-            let answer = bed
-                .ask(actor, None, Method::GET, "/version", &Json::Null)
-                .await?;
+            let answer = bed.get(actor, "/version").await?;
             let took = began.elapsed();
             ensure!(
                 answer.code == 200 && took < AT_ONCE,

@@ -24,26 +24,13 @@ async fn flooded(bed: &Bed, node: &str, kind: &str, count: usize) -> Result<()> 
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": labels}});
     bed.must(Method::POST, "/api/v1/nodes", &new).await?;
     // A new Node gets the taint `not-ready` from the API server.
-    bed.must(
-        Method::PATCH,
-        &path(node),
-        &json!({"spec": {"taints": null}}),
-    )
-    .await?;
+    let untainted = json!({"spec": {"taints": null}});
+    bed.must(Method::PATCH, &path(node), &untainted).await?;
     let flood: Map<String, Json> = (0..count)
         .map(|at| (format!("{at:04x}"), json!("")))
         .collect();
     let body = json!({"metadata": {kind: flood}});
-    let kubelet = format!("system:node:{node}");
-    let answer = bed
-        .ask(
-            Actor::Admin,
-            Some(&kubelet),
-            Method::PATCH,
-            &path(node),
-            &body,
-        )
-        .await?;
+    let answer = bed.patch_as(node, &path(node), &body).await?;
     ensure!(answer.code == 200, "{}", answer.message());
     Ok(())
 }

@@ -51,12 +51,8 @@ async fn policies_are_in_force(bed: &Bed) -> Result<()> {
 async fn pod(bed: &Bed) -> Result<String> {
     let account =
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
-    bed.must(
-        Method::POST,
-        "/api/v1/namespaces/default/serviceaccounts",
-        &account,
-    )
-    .await?;
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    bed.must(Method::POST, accounts, &account).await?;
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"},
         "spec": {"nodeName": "in", "containers": [{"name": "c", "image": "none"}]}});
     let made = bed
@@ -87,20 +83,13 @@ async fn give_everything(bed: &Bed) -> Result<()> {
     let group = "rbac.authorization.k8s.io";
     let may = json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": {"name": "events"},
         "rules": [{"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}]});
-    bed.must(
-        Method::POST,
-        &format!("/apis/{group}/v1/clusterroles"),
-        &may,
-    )
-    .await?;
+    let roles = format!("/apis/{group}/v1/clusterroles");
+    bed.must(Method::POST, &roles, &may).await?;
     bed.bind("events", "events", "Group", "system:nodes")
         .await?;
     for actor in [Actor::Reconciler, Actor::Webhook] {
         let heard = await_until("the roles are wide open", async || {
-            let answer = bed
-                .ask(actor, None, Method::GET, "/api/v1/secrets", &Json::Null)
-                .await
-                .ok()?;
+            let answer = bed.get(actor, "/api/v1/secrets").await.ok()?;
             (answer.code == 200).then_some(())
         });
         heard.await?;
@@ -122,24 +111,12 @@ async fn placement_is_trusted(bed: &Bed) -> Result<()> {
             (pod["nodeSelector"][LABEL] == "true") == trusted,
             "{name}: {pod}"
         );
-        ensure!(
-            trusted
-                == pod["tolerations"]
-                    .to_string()
-                    .contains("brupop.bottlerocket.aws/trusted"),
-            "{name}: {pod}"
-        );
+        let tolerations = pod["tolerations"].to_string();
+        let tolerates = tolerations.contains("brupop.bottlerocket.aws/trusted");
+        ensure!(tolerates == trusted, "{name}: {pod}");
     }
     let body = json!({"metadata": {"labels": {LABEL: "true"}}});
-    let answer = bed
-        .ask(
-            Actor::Admin,
-            Some("system:node:in"),
-            Method::PATCH,
-            "/api/v1/nodes/in",
-            &body,
-        )
-        .await?;
+    let answer = bed.patch_as("in", "/api/v1/nodes/in", &body).await?;
     ensure!(
         answer.code == 403 && answer.message().contains("is not allowed to modify labels"),
         "{answer:?}"
