@@ -338,8 +338,6 @@ pub(crate) struct WantedPods<'a> {
     pub(crate) what_for: For,
     /// The name of its shadow.
     pub(crate) shadow: &'a str,
-    /// The name of the node.
-    pub(crate) node: &'a str,
     /// When its drain began, if it has.
     pub(crate) drain: Option<&'a str>,
 }
@@ -410,7 +408,10 @@ impl PodWatches {
     }
 
     fn watch_pods(&self, client: &Client, watches: &Watches, wanted: &WantedPods<'_>) -> Watch {
-        let (api, of_node) = (Api::<PodItem>::all(client.clone()), on_node(wanted.node));
+        let (api, of_node) = (
+            Api::<PodItem>::all(client.clone()),
+            on_node(names::node_of_shadow(wanted.shadow).unwrap_or_default()),
+        );
         let (turns, kept) = (Arc::clone(&self.turns), Arc::clone(&self.kept_pods));
         let name = wanted.shadow.to_owned();
         let begin = move || list_and_watch(api.clone(), of_node.clone(), Arc::clone(&turns));

@@ -15,54 +15,22 @@ pub trait Fields {
     fn get(&self, field: Field<'_>) -> Option<Value<'_>>;
     /// Puts something there. [`apply`] has made sure that such an object has the field, and that the value is of its kind.
     fn set(&mut self, field: Field<'_>, value: &Value<'_>);
-
-    /// Executes a write that fits.
-    ///
-    /// # Errors
-    /// As [`apply`].
-    fn carry_out(&mut self, write: &Write<'_>) -> Result<(), NotApplied> {
-        for (field, expected) in &write.tests {
-            let found = self
-                .get(*field)
-                .ok_or_else(|| Misfit::new(write, "test", *field, expected))?;
-            if found != *expected {
-                return Err(NotApplied::Unmet(Unmet {
-                    field: format!("{field:?}"),
-                    found: format!("{found:?}"),
-                    expected: format!("{expected:?}"),
-                }));
-            }
-        }
-        for (field, value) in &write.sets {
-            self.get(*field)
-                .ok_or_else(|| Misfit::new(write, "set", *field, value))?;
-        }
-        for (field, value) in &write.sets {
-            self.set(*field, value);
-        }
-        Ok(())
-    }
 }
 
 /// Reasons why a write is not applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotApplied {
     /// A test does not hold.
-    #[error(transparent)]
-    Unmet(#[from] Unmet),
+    #[error("{field} is {found}, and the write was decided on {expected}")]
+    Unmet {
+        /// The field of the violation, by name.
+        field: String,
+        found: String,
+        expected: String,
+    },
     /// The write makes no sense.
     #[error(transparent)]
     Misfit(#[from] Misfit),
-}
-
-/// The test of a write that does not hold.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field} is {found}, and the write was decided on {expected}")]
-pub struct Unmet {
-    /// The field of the violation, by name.
-    pub field: String,
-    pub found: String,
-    pub expected: String,
 }
 
 /// Executes a write: all of its sets if all of its tests hold, otherwise nothing.
@@ -71,45 +39,42 @@ pub struct Unmet {
 /// The first test that does not hold; or the first field that the object does not have, or that takes no such value.
 pub fn apply(write: &Write<'_>, object: &mut impl Fields) -> Result<(), NotApplied> {
     fits(write)?;
-    object.carry_out(write)
+    for (field, expected) in &write.tests {
+        let found = object
+            .get(*field)
+            .ok_or_else(|| Misfit::new(write, TEST, *field, expected))?;
+        if found != *expected {
+            return Err(NotApplied::Unmet {
+                field: format!("{field:?}"),
+                found: format!("{found:?}"),
+                expected: format!("{expected:?}"),
+            });
+        }
+    }
+    for (field, value) in &write.sets {
+        object
+            .get(*field)
+            .ok_or_else(|| Misfit::new(write, SET, *field, value))?;
+    }
+    for (field, value) in &write.sets {
+        object.set(*field, value);
+    }
+    Ok(())
 }
 
-/// An object as JSON. One that has no such field shows it as absent.
-struct Document(Json);
-
-impl Fields for Document {
-    fn get(&self, field: Field<'_>) -> Option<Value<'_>> {
-        field.value_in(&self.0)
-    }
-
-    fn set(&mut self, field: Field<'_>, value: &Value<'_>) {
-        let value = field.json(value, &self.0);
-        put(&mut self.0, &field.pointer(), value);
-    }
-}
-
+/// An object by the place of each field in its JSON. One that has no such field shows it as absent.
 impl<T: Serialize + DeserializeOwned> Fields for T {
     fn get(&self, field: Field<'_>) -> Option<Value<'_>> {
         field.value_in(&json!(self))
     }
 
     fn set(&mut self, field: Field<'_>, value: &Value<'_>) {
-        let mut document = Document(json!(self));
-        document.set(field, value);
-        take(self, document);
-    }
-
-    fn carry_out(&mut self, write: &Write<'_>) -> Result<(), NotApplied> {
-        let mut document = Document(json!(self));
-        document.carry_out(write)?;
-        take(self, document);
-        Ok(())
-    }
-}
-
-fn take<T: DeserializeOwned>(object: &mut T, Document(json): Document) {
-    if let Ok(after) = T::deserialize(json) {
-        *object = after;
+        let mut object = json!(self);
+        let value = field.json(value, &object);
+        put(&mut object, &field.pointer(), value);
+        if let Ok(after) = T::deserialize(object) {
+            *self = after;
+        }
     }
 }
 

@@ -267,7 +267,7 @@ where
         let mut after = now.clone();
         let applied = apply(&write, &mut after);
         assert!(
-            matches!(applied, Err(NotApplied::Unmet(_))),
+            matches!(applied, Err(NotApplied::Unmet { .. })),
             "{field:?} is not {other:?}"
         );
         assert_eq!(after, *now, "a write whose test fails sets nothing");

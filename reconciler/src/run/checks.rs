@@ -44,7 +44,7 @@ const STANDS_FOR: u32 = 3;
 const TRIES: usize = 6;
 
 /// A check that is made again and again; instants are durations since any fixed moment of a monotonic clock.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Check {
     interval: Duration,
     /// The last result, and its time; `None` (it does not hold) before the first.
@@ -61,12 +61,8 @@ impl Check {
     pub fn new(interval: Duration) -> Self {
         Self {
             interval,
-            found: None,
-            next: Duration::ZERO,
             retry: FIRST_RETRY,
-            called: false,
-            begun: 0,
-            answered: false,
+            ..Self::default()
         }
     }
 

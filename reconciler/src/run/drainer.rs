@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::marker::EVICTED_OWNERS_MAX;
-use brupop_api::{Item, Marker, State, names};
+use brupop_api::{Item, Marker, State};
 use brupop_core::cluster::{Cluster, NodeRecord};
 use brupop_core::deadlines::DrainTime;
 use brupop_core::drain::{
@@ -202,7 +202,6 @@ impl Drainer {
             Some(WantedPods {
                 what_for: self.wanted_for(cluster, name, record)?,
                 shadow: name,
-                node: names::node_of_shadow(name)?,
                 drain: marker.and_then(|marker| marker.drain_started_at.as_deref()),
             })
         });

@@ -56,19 +56,13 @@ impl EvictionAnswer {
 
     /// Returns what a refusal means.
     fn of(status: &Status) -> Self {
-        let causes = status
-            .details
-            .as_ref()
-            .map_or(&[][..], |details| &details.causes);
-        let cause = |reason: &str| causes.iter().find(|cause| cause.reason == reason);
+        let details = status.details.as_ref();
+        let cause = |reason: &str| details?.causes.iter().find(|cause| cause.reason == reason);
         match status.code {
             // 409: the pod of this name has another UID.
             404 | 409 => Self::Gone,
             429 if let Some(budget) = cause("DisruptionBudget") => {
-                let seconds = status
-                    .details
-                    .as_ref()
-                    .map_or(0, |details| details.retry_after_seconds);
+                let seconds = details.map_or(0, |details| details.retry_after_seconds);
                 Self::Blocked(quoted(&budget.message), Duration::from_secs(seconds.into()))
             }
             403 if cause("NamespaceTerminating").is_some() => Self::Leaving,

@@ -48,11 +48,11 @@ pub(crate) struct Told {
 }
 
 /// The messages about one node.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct ToldOfNode {
     /// The reason that was last logged.
     reason: Option<&'static str>,
-    lines: Quota,
+    lines: Option<Quota>,
     conditions: Debounced<Vec<DesiredCondition>>,
     /// The last step of an update that was told at once, as long as the node has a slot.
     step: Option<&'static str>,
@@ -61,20 +61,12 @@ struct ToldOfNode {
     refusals: BTreeSet<String>,
 }
 
-impl Default for ToldOfNode {
-    fn default() -> Self {
-        Self {
-            reason: None,
-            lines: LINES_OF_NODE,
-            conditions: Debounced::default(),
-            step: None,
-            left_alone: FailureLog::default(),
-            refusals: BTreeSet::new(),
-        }
-    }
-}
-
 impl ToldOfNode {
+    /// Takes one of the log lines about the node. Returns how many were left out before it; `None` if there is none to take.
+    fn take_line(&mut self, now: Duration) -> Option<u64> {
+        self.lines.get_or_insert(LINES_OF_NODE).take(now)
+    }
+
     /// These conditions are wanted, and others are stored. Returns when to ask again; `None` if they are due. The steps of an
     /// update are told at once, and once each, and so is its end; all else only if it lasts.
     fn waits_until(
@@ -105,7 +97,7 @@ impl Told {
     /// Records that a node is left alone. Returns whether the reason is worth a line, and an Event.
     fn leave_alone(&mut self, name: &str, why: &str, now: Duration) -> bool {
         let told = self.node(name);
-        told.left_alone.is_new(why) && told.lines.take(now).is_some()
+        told.left_alone.is_new(why) && told.take_line(now).is_some()
     }
 
     /// A node is not left alone any more.
@@ -145,7 +137,7 @@ impl Reconciler {
             Object::Node(name) => &names::shadow_name(name),
             Object::Ledger | Object::FleetStatus | Object::PoolStatus(_) => return true,
         };
-        self.leading.told.node(shadow).lines.take(now).is_some()
+        self.leading.told.node(shadow).take_line(now).is_some()
     }
 
     /// Says, once, that a node is left alone, because it cannot be interpreted or have a shadow.
@@ -286,7 +278,7 @@ impl Reconciler {
         if before.or_else(stored) == Some(word) {
             return;
         }
-        let logged = told.lines.take(now);
+        let logged = told.take_line(now);
         let event = EventText::of_reason(view, reason, &wanted.message);
         let context = Context::of(cluster, view, word, event);
         if let Some(left_out) = logged {
