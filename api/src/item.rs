@@ -176,7 +176,7 @@ where
 
 /// Reasons why something cannot be read. The sentence names the place, and quotes nothing, as serde's own sentences do: what stands
 /// there may be a secret in somebody else's object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Unreadable {
     /// It is not the JSON that it should be, and was read from a text.
     #[error("{what} (line {line}, column {column})")]

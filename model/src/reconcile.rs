@@ -1,7 +1,5 @@
 //! Carries out the actions of the reconcilers.
 
-use std::collections::BTreeMap;
-
 use brupop_api::fleet::BottlerocketFleetStatus;
 use brupop_api::shadow::LastFailure;
 use brupop_api::{Field, Object, State, Value, Write};
@@ -96,7 +94,7 @@ impl World {
         if config.without == Some(Safeguard::NoneWants) {
             forget_who_wants(&mut decided, seen_pools);
         }
-        let Some(mut write) = decided_on(&fleet, &decided).allocation.write else {
+        let Some(mut write) = decided_on(&fleet, &decided).write else {
             return;
         };
         for (field, value) in &mut write.tests {
@@ -342,8 +340,7 @@ impl Config {
 
 /// Returns what a leader decides that sees this. All of it can be read.
 fn decided_on<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Decisions<'a> {
-    static NONE: BTreeMap<usize, String> = BTreeMap::new();
-    decide(fleet, views, &NONE)
+    decide(fleet, views)
 }
 
 /// Was this write taken? One that makes no sense is no refusal, but a mistake in what ships.

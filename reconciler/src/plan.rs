@@ -9,7 +9,7 @@ use brupop_api::conditions::{ADMISSION_ENFORCED, ConditionStatus, OTHER_OPERATOR
 use brupop_api::names;
 use brupop_api::printable::printable_json;
 use brupop_core::cluster::Cluster;
-use brupop_core::decide::{self, Allocation, Decisions, Reason};
+use brupop_core::decide::{self, Decisions, Reason};
 use brupop_core::facts::{FleetFacts, NodeView, Observed, PoolFacts};
 use brupop_core::gates::GOOD_IN_A_ROW;
 use brupop_core::status;
@@ -162,12 +162,12 @@ impl Reconciler {
                 }
             }
             let decided = observed.decide();
-            this.preflight(pass, &decided.allocation);
+            this.preflight(pass, &decided);
             let views = observed.views.iter();
             for view in views.filter(|view| view.evicted == Evicted::Unknown) {
                 this.read_evicted(view, &mut pass.wake);
             }
-            let unread = this.unread(pass, &decided.allocation);
+            let unread = this.unread(pass, &decided);
             if unread.is_empty() {
                 Ok(plan(&observed, &decided, held))
             } else {
@@ -195,7 +195,7 @@ impl Reconciler {
     }
 
     /// Names what has not been read yet of what decisions on these nodes need.
-    fn unread(&self, pass: &Pass<'_>, slots: &Allocation<'_>) -> Vec<&'static str> {
+    fn unread(&self, pass: &Pass<'_>, slots: &Decisions<'_>) -> Vec<&'static str> {
         let Pass {
             cluster, observed, ..
         } = *pass;
@@ -239,7 +239,7 @@ fn held(fleet: &FleetFacts<'_>) -> Vec<String> {
 /// Returns the plan that these decisions make, beside what holds updates for now.
 fn plan(observed: &Observed<'_>, decided: &Decisions<'_>, held: Vec<String>) -> Plan {
     let fleet = &observed.fleet;
-    let taken = decided.allocation.taken.iter();
+    let taken = decided.taken.iter();
     let mut nexts: BTreeMap<usize, NodePlan> =
         taken.map(|&index| (index, NodePlan::Starts)).collect();
     let candidates = decide::candidates(fleet, &observed.views).into_iter();
@@ -275,7 +275,7 @@ fn row(
 ) -> Row {
     let slot = view.slot(fleet).is_some();
     let next = match reason {
-        Reason::NotUnderstood(_) => NodePlan::Stays,
+        reason if reason.is_not_understood() => NodePlan::Stays,
         _ if slot => NodePlan::Running,
         _ => next.unwrap_or(NodePlan::Stays),
     };

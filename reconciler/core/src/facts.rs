@@ -1,11 +1,11 @@
 //! The facts that the reconciler decides on: plain values, joined by name, without clock or client.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use brupop_api::crds::SLOTS_MAX;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{DonePool, FailureThreshold, ResumedVersion, Slot, VersionRecord};
+use brupop_api::item::Unreadable;
 use brupop_api::shadow::LastFailure;
 use brupop_api::{Marker, State};
 use jiff::Timestamp;
@@ -70,8 +70,6 @@ pub struct Observed<'a> {
     pub fleet: FleetFacts<'a>,
     /// Each node that is opted in, carries our changes or has a shadow; sorted by name of the shadow.
     pub views: Vec<NodeView<'a>>,
-    /// Views (by index) that cannot be interpreted, and why. They keep their slots; nothing is done for them.
-    pub unreadable: BTreeMap<usize, String>,
     /// Labelled nodes for which no shadow can be created, because its name would be too long; by that name.
     pub too_long: Vec<&'a str>,
     /// Number of nodes that run Bottlerocket and are not opted in.
@@ -80,20 +78,6 @@ pub struct Observed<'a> {
     pub next: Option<Timestamp>,
     /// The times that were ahead when this leader first saw them: what the next pass has to know.
     pub ahead: Ahead,
-}
-
-/// Finds values by name. Names are asked for in their order, and once each: to walk along both costs less than to search.
-pub(crate) fn in_order<'a, T>(
-    values: &'a BTreeMap<String, T>,
-) -> impl FnMut(&str) -> Option<&'a T> + use<'a, T> {
-    let mut values = values.iter().peekable();
-    move |wanted| loop {
-        match values.peek()?.0.as_str().cmp(wanted) {
-            Ordering::Less => values.next(),
-            Ordering::Equal => return values.next().map(|(_, value)| value),
-            Ordering::Greater => return None,
-        };
-    }
 }
 
 /// The record of this version and variant.
@@ -203,8 +187,8 @@ pub struct NodeView<'a> {
     pub runs_this_process: bool,
     /// The shadow; `None` when there is none.
     pub shadow: Option<ShadowFacts<'a>>,
-    /// Its Node, the marker or its shadow cannot be read: it keeps its slot, and nothing follows from the rest.
-    pub unreadable: bool,
+    /// Why its shadow cannot be read, if that is so.
+    pub unreadable_shadow: Option<Unreadable>,
     /// UID in the shadow's owner reference to its Node.
     pub owner_uid: Option<&'a str>,
     /// The leader's knowledge of the node: its drain, what stands in the way of that, what is denied.
@@ -273,6 +257,12 @@ impl<'a> NodeView<'a> {
             shadow_name,
             ..Self::default()
         }
+    }
+
+    /// Whether its Node, the marker or its shadow cannot be read: it keeps its slot, and nothing follows from the rest.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        let marker = self.node.and_then(|node| node.marker.as_ref());
+        self.unreadable_shadow.is_some() || marker.is_some_and(Result::is_err)
     }
 
     /// The slot of this shadow, if the ledger's slot of that name has this shadow's UID.
@@ -352,7 +342,7 @@ impl<'a> NodeView<'a> {
 /// Whether the node is out of service.
 pub(crate) fn is_unavailable(view: &NodeView<'_>) -> bool {
     // Nobody knows whether we have cordoned what cannot be read.
-    let unknown = |node: &NodeFacts| view.unreadable && node.unschedulable;
+    let unknown = |node: &NodeFacts| view.is_unreadable() && node.unschedulable;
     let by_itself =
         |node: &NodeFacts| node.labelled && (!node.is_ready() || view.time.cordoned_lately);
     view.node

@@ -13,7 +13,7 @@ use kube::ResourceExt as _;
 use crate::cluster::{Cluster, LedNode, NodeRecord};
 use crate::deadlines::{Clock, NodeTimes};
 use crate::facts::{
-    FleetFacts, NO_ZONE, NodeView, Observed, Owner, PoolFacts, Pools, in_order, is_unavailable,
+    FleetFacts, NO_ZONE, NodeView, Observed, Owner, PoolFacts, Pools, is_unavailable,
 };
 use crate::leader::{LeaderState, PoolState};
 use crate::objects::{AgentPod, NodeFacts, runs_bottlerocket};
@@ -57,9 +57,8 @@ pub fn observe<'a>(
         pool_left_out: cluster.pool_left_out.is_some(),
         clock,
     };
-    let mut slot_of = in_order(fleet.slots);
     let mut views = Vec::with_capacity(cluster.records.len());
-    let (mut unreadable, mut too_long, mut not_opted_in) = (BTreeMap::new(), vec![], 0);
+    let (mut too_long, mut not_opted_in) = (vec![], 0);
     for (name, record) in &cluster.records {
         if let Some(node) = &record.node {
             not_opted_in += u64::from(!node.labelled && runs_bottlerocket(&node.os_image));
@@ -71,9 +70,7 @@ pub fn observe<'a>(
             too_long.push(name.as_str());
             continue;
         }
-        let (view, why) = nodes.view(name, record, slot_of(name));
-        unreadable.extend(why.map(|why| (views.len(), why)));
-        views.push(view);
+        views.push(nodes.view(name, record, fleet.slots.get(name)));
     }
     note_own_node(leader.own_node.as_deref(), &mut views);
     note_busy_zones(&pools.all, fleet.slots, &mut views);
@@ -82,7 +79,6 @@ pub fn observe<'a>(
     Observed {
         fleet,
         views,
-        unreadable,
         too_long,
         not_opted_in,
         next,
@@ -102,13 +98,13 @@ struct Observer<'a> {
 }
 
 impl<'a> Observer<'a> {
-    /// The view of this name, and of the slot of this name if there is one; and why it cannot be interpreted if so.
+    /// The view of this name, and of the slot of this name if there is one.
     fn view(
         &mut self,
         name: &'a str,
         record: &'a NodeRecord,
         slot: Option<&'a Slot>,
-    ) -> (NodeView<'a>, Option<String>) {
+    ) -> NodeView<'a> {
         // No other pool may go on with the update of a pool that is not read any more.
         let its_pool = slot.and_then(|slot| slot.pool.as_deref());
         let is_unread = self.pool_left_out
@@ -124,19 +120,15 @@ impl<'a> Observer<'a> {
         };
         let rules = pool.and_then(|pool| pool.rules);
         let node = record.node.as_deref();
-        let mut unreadable = node.and_then(|node| node.marker.as_ref()?.as_ref().err().cloned());
         let zone = match rules.and_then(Rules::topology_key) {
             None => node.and_then(|node| node.zone.as_deref()),
             Some(key) => node.and_then(|node| node.all_labels.get(key).map(String::as_str)),
         };
-        let shadow = match record.shadow.as_ref().map(|item| &item.body) {
-            Some(Ok(shadow)) => ShadowFacts::of(shadow),
-            Some(Err(error)) => {
-                unreadable = Some(format!("the shadow cannot be read: {error}"));
-                None
-            }
-            None => None,
-        };
+        let shadow = record.shadow().and_then(ShadowFacts::of);
+        let unreadable_shadow = record
+            .shadow
+            .as_ref()
+            .and_then(|item| item.body.as_ref().err());
         let marker = node.and_then(NodeFacts::marker);
         let rules = rules.unwrap_or(&self.policy.default_pool);
         let steps = &rules.durations;
@@ -151,7 +143,7 @@ impl<'a> Observer<'a> {
         };
         let time = self.clock.facts(&times);
         let watched = marker.filter(|_| !steps.workloads.is_zero());
-        let view = NodeView {
+        NodeView {
             shadow_name: name,
             owner,
             node,
@@ -159,7 +151,7 @@ impl<'a> Observer<'a> {
             agent_ready: record.agent().is_some_and(AgentPod::is_ready),
             runs_this_process: false,
             shadow,
-            unreadable: unreadable.is_some(),
+            unreadable_shadow: unreadable_shadow.copied(),
             owner_uid: shadow.and(record.shadow()).and_then(owner_uid),
             led,
             force: self.may_force && rules.wants_force,
@@ -167,8 +159,7 @@ impl<'a> Observer<'a> {
             busy_zone: None,
             busy_control_plane: None,
             time,
-        };
-        (view, unreadable)
+        }
     }
 }
 
@@ -220,16 +211,14 @@ fn note_busy_zones<'a>(
     }
     let mut busy: BTreeMap<usize, BTreeSet<Option<&'a str>>> = BTreeMap::new();
     let mut with_slots = busy.clone();
-    let mut slot_of = in_order(slots);
     for view in views.iter() {
-        let has_slot = slot_of(view.shadow_name).is_some();
         let Some((pool, zone)) = place(view) else {
             continue;
         };
         if is_unavailable(view) {
             busy.entry(pool).or_default().insert(zone);
         }
-        if has_slot {
+        if slots.contains_key(view.shadow_name) {
             with_slots.entry(pool).or_default().insert(zone);
         }
     }

@@ -7,7 +7,7 @@ use brupop_api::{BottlerocketShadow, State};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::{Cluster, NodeRecord};
-use crate::decide::{Abort, Allocation, Deletion, NOT_RETURNED, Step};
+use crate::decide::{Abort, Decisions, Deletion, NOT_RETURNED, Step};
 use crate::facts::{FleetFacts, NodeView};
 use crate::status::shadow_conditions;
 use crate::times;
@@ -125,10 +125,10 @@ fn phase_ended_by(
 pub fn updates_of(
     fleet: &FleetFacts<'_>,
     views: &[NodeView<'_>],
-    allocation: &Allocation<'_>,
+    decisions: &Decisions<'_>,
 ) -> Vec<Ended> {
     let now = times::read(Some(fleet.now));
-    let over = allocation.freed.iter().filter_map(|&(name, index)| {
+    let over = decisions.freed.iter().filter_map(|&(name, index)| {
         let slot = fleet.slots.get(name)?;
         let result = result(slot, index.and_then(|index| views.get(index)));
         let since = times::read(slot.since.as_deref()).filter(|_| result == UPDATED);

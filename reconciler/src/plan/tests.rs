@@ -80,12 +80,10 @@ fn observed<'a>(
         default_pool: two,
         ..FleetFacts::EXAMPLE
     };
-    let (unreadable, too_long) = (BTreeMap::new(), vec![]);
     Observed {
         fleet,
         views,
-        unreadable,
-        too_long,
+        too_long: vec![],
         not_opted_in: 0,
         next: None,
         ahead: Ahead::default(),
@@ -199,12 +197,13 @@ fn a_plan_is_printable_whatever_agents_say() {
     status.target_version = Some(HOSTILE);
     let mut stuck = node("brs-c", false);
     stuck.led = led(Some(HOSTILE));
-    let mut observed = observed(
-        vec![lies, fails, stuck, node("brs-d", false)],
-        &slots,
-        &versions,
-    );
-    observed.unreadable.insert(3, HOSTILE.to_owned());
+    let mut unreadable = node("brs-d", false);
+    let marker = Some(Err(HOSTILE.to_owned()));
+    unreadable.node = unreadable.node.map(|node| {
+        let node = node.clone();
+        &*Box::leak(Box::new(NodeFacts { marker, ..node }))
+    });
+    let observed = observed(vec![lies, fails, stuck, unreadable], &slots, &versions);
     let plan = plan(&observed, &observed.decide(), held(&observed.fleet));
     let text = printed(&plan);
     assert!(text.lines().all(is_printable), "{text}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use brupop_api::fleet::VersionRecord;
 use brupop_api::{Object, names};
 use brupop_core::cluster::Cluster;
-use brupop_core::decide::{self, Allocation, Decision, Decisions, Reason, Step};
+use brupop_core::decide::{self, Decision, Decisions, Step};
 use brupop_core::facts::NodeView;
 use brupop_core::leader::LeaderState;
 use brupop_core::observe::pools_at;
@@ -234,20 +234,21 @@ impl Reconciler {
     fn decide(&mut self, pass: &mut Pass<'_>) {
         let (cluster, observed) = (pass.cluster, pass.observed);
         let (fleet, views) = (&observed.fleet, &observed.views);
-        let Decisions { allocation, nodes } = observed.decide();
-        if let Some(write) = &allocation.write
-            && let event = EventText::of_halts(&allocation.halted)
+        let decisions = observed.decide();
+        let nodes = &decisions.nodes;
+        if let Some(write) = &decisions.write
+            && let event = EventText::of_halts(&decisions.halted)
             && let Some(mut request) = Request::to_ledger(cluster, write, event)
         {
-            request.context.ended = phases::updates_of(fleet, views, &allocation);
+            request.context.ended = phases::updates_of(fleet, views, &decisions);
             self.send(pass, request);
         }
-        self.preflight(pass, &allocation);
+        self.preflight(pass, &decisions);
         let halts = halts(observed);
-        self.tell(pass, &nodes, &halts);
-        for (view, decision) in views.iter().zip(&nodes) {
+        self.tell(pass, nodes, &halts);
+        for (view, decision) in views.iter().zip(nodes) {
             let name = view.shadow_name;
-            if let Reason::NotUnderstood(why) = decision.reason {
+            if decision.reason.is_not_understood() {
                 let of_shadow = cluster.has_shadow(name) && cluster.shadow(name).is_none();
                 let kind = if of_shadow {
                     "BottlerocketShadow"
@@ -255,7 +256,8 @@ impl Reconciler {
                     "Node"
                 };
                 pass.gauges.skip(kind, 1);
-                self.leave_alone(cluster, view, "NotUnderstood", why);
+                let why = decision.reason.message();
+                self.leave_alone(cluster, view, "NotUnderstood", &why);
             } else {
                 self.leading.told.look_after(name);
                 self.execute(pass, view, decision);
@@ -267,13 +269,13 @@ impl Reconciler {
             pass.gauges.skip("Node", 1);
             let most = names::NODE_NAME_MAX;
             let why = format!(
-                "its name has more than {most} characters, so no shadow can be named after it"
+                "this node is left alone: its name has more than {most} characters, so no shadow can be named after it"
             );
             self.leave_alone(cluster, &NodeView::nothing(name), "NameTooLong", &why);
         }
         self.leading.drainer.workloads.prune();
-        self.sum_up(pass, &nodes, &halts);
-        self.sum_up_pools(pass, &nodes);
+        self.sum_up(pass, nodes, &halts);
+        self.sum_up_pools(pass, nodes);
         self.leading.requests.prune(cluster);
         self.leading.told.prune(cluster);
     }
@@ -353,8 +355,8 @@ impl Reconciler {
 
     /// Has the pods watched of nodes that are next, and of those that get a slot now. The watches begin with the next
     /// pass.
-    pub(crate) fn preflight(&mut self, pass: &Pass<'_>, allocation: &Allocation<'_>) {
-        let next = allocation.preflight.iter().chain(&allocation.taken);
+    pub(crate) fn preflight(&mut self, pass: &Pass<'_>, decisions: &Decisions<'_>) {
+        let next = decisions.preflight.iter().chain(&decisions.taken);
         let names = next.map(|&index| pass.observed.views[index].shadow_name.to_owned());
         if self.leading.drainer.preflight(names.collect()) {
             self.watches.changed.notify_one();

@@ -155,12 +155,12 @@ impl Reconciler {
         let event = EventText {
             reason,
             warning: true,
-            note: format!("this node is left alone: {why}"),
+            note: why.to_owned(),
             action: "Observe".to_owned(),
         };
         let context = Context::of(cluster, view, reason, Some(event));
         let (node, shadow) = (&context.node, name);
-        tracing::error!(node, shadow, why, "this node is left alone");
+        tracing::error!(node, shadow, "{why}");
         self.publish(context.event, context.about);
     }
 

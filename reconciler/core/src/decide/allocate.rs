@@ -15,7 +15,7 @@ use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{BottlerocketFleetStatus, Slot, VersionRecord};
 use brupop_api::{Field, Object, State, Value, Write};
 
-use super::assess::wait;
+use super::assess::{Decision, wait};
 use super::rollout::Survey;
 use super::versions::VersionRecords;
 use super::{Candidate, Freed, LimitScope, Reason, assess};
@@ -34,7 +34,6 @@ const LEFT_POOL: &str = "of a node that has left the pool";
 pub(crate) fn join_slots<'v, 'a>(
     fleet: &FleetFacts<'a>,
     views: &'v [NodeView<'a>],
-    unreadable: &'a BTreeMap<usize, String>,
 ) -> (Vec<Candidate<'v, 'a>>, Freed<'a>) {
     debug_assert!(
         views.is_sorted_by_key(|view| view.shadow_name),
@@ -55,9 +54,10 @@ pub(crate) fn join_slots<'v, 'a>(
             is_over: over.is_some(),
             asks: wait(Reason::NotLeading),
         };
-        node.asks = match unreadable.get(&at) {
-            Some(why) => wait(Reason::NotUnderstood(why)),
-            None => assess(fleet, view, node.held()),
+        let unreadable = Reason::of_unreadable(view).map(wait);
+        node.asks = Decision {
+            has_slot: node.held().is_some(),
+            ..unreadable.unwrap_or_else(|| assess(fleet, view, node.held()))
         };
         nodes.push(node);
     }
@@ -65,9 +65,11 @@ pub(crate) fn join_slots<'v, 'a>(
     (nodes, freed)
 }
 
-/// The nodes that get slots, and the reasons why the others wait.
+/// The decisions for the whole fleet.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Allocation<'a> {
+pub struct Decisions<'a> {
+    /// The decision for each node, in the order of the views.
+    pub nodes: Vec<Decision<'a>>,
     /// The write to the ledger, if it has to change.
     pub write: Option<Write<'a>>,
     /// Nodes (by index into the views) that this write gives a slot, in their order.
@@ -90,27 +92,27 @@ pub(super) fn allocate<'a>(
     nodes: &[Candidate<'_, 'a>],
     freed: Freed<'a>,
     survey: &Survey<'a>,
-) -> Allocation<'a> {
+) -> Decisions<'a> {
     if !fleet.is_led() {
-        return Allocation::default();
+        return Decisions::default();
     }
     let mut versions = VersionRecords::after(fleet, nodes, &freed);
     versions.note_for_pools(survey);
-    let mut allocation = Allocation {
+    let mut decisions = Decisions {
         freed,
-        ..Allocation::default()
+        ..Decisions::default()
     };
     let mut room = Room::beside(fleet, nodes);
-    let left_over = allocation.take_running(nodes, &mut room);
-    allocation.take_next(fleet, nodes, &mut versions, &mut room);
+    let left_over = decisions.take_running(nodes, &mut room);
+    decisions.take_next(fleet, nodes, &mut versions, &mut room);
     let rest = left_over.map(|at| (at, room.why(Place::of(nodes[at].view))));
-    allocation.queued.extend(rest);
-    allocation.halted = versions.halted();
-    allocation.write = allocation.write(fleet, nodes, versions);
-    allocation
+    decisions.queued.extend(rest);
+    decisions.halted = versions.halted();
+    decisions.write = decisions.write(fleet, nodes, versions);
+    decisions
 }
 
-impl<'a> Allocation<'a> {
+impl<'a> Decisions<'a> {
     /// Gives slots to running updates that lost theirs with the ledger, and returns those that get none. Nodes that are down for other
     /// reasons use up the limit, but do not block a node that is already out of service.
     fn take_running(
@@ -281,8 +283,7 @@ fn next_attempt(shadow: &ShadowFacts<'_>) -> u64 {
 
 /// Returns the nodes (by index into the views, which are sorted by name) that could start, in their order, regardless of limits.
 pub fn candidates<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Vec<usize> {
-    static NONE: BTreeMap<usize, String> = BTreeMap::new();
-    let (nodes, _) = join_slots(fleet, views, &NONE);
+    let (nodes, _) = join_slots(fleet, views);
     let mut queue = Queue::new(fleet, &nodes, |_, _| false);
     std::iter::from_fn(|| queue.next_of(|_| true)).collect()
 }
@@ -564,7 +565,7 @@ impl<'a> Room<'a> {
 /// needs another slot.
 fn is_over(slot: &Slot, view: &NodeView<'_>) -> bool {
     let Some(node) = view.node else { return true };
-    if view.unreadable {
+    if view.is_unreadable() {
         return false;
     }
     let tidy = node.is_tidy();

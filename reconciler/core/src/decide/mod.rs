@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::facts::{FirstPoolStanding, FleetFacts, NodeView, Observed};
 use crate::objects::{NodeFacts, runs_bottlerocket};
 use crate::window::Starts;
-pub use allocate::{Allocation, MAX_SUCCESSORS, candidates, new_term};
+pub use allocate::{Decisions, MAX_SUCCESSORS, candidates, new_term};
 use allocate::{Place, allocate, join_slots};
 pub(crate) use assess::assess;
 pub use assess::{Decision, holds};
@@ -31,34 +31,22 @@ pub use step::{Deletion, Effect, Step, new_shadow};
 pub(crate) use versions::NOT_RETURNED;
 pub use versions::why_halted;
 
-/// The decisions for the whole fleet.
-#[derive(Clone, Debug)]
-pub struct Decisions<'a> {
-    pub allocation: Allocation<'a>,
-    /// The decision for each node, in the order of the views.
-    pub nodes: Vec<Decision<'a>>,
-}
-
 impl Observed<'_> {
     /// Decides what to do in this fleet now; see [`decide`].
     pub fn decide(&self) -> Decisions<'_> {
-        decide(&self.fleet, &self.views, &self.unreadable)
+        decide(&self.fleet, &self.views)
     }
 }
 
 /// Decides what to do in the whole fleet now, and for each node why not more: each node is assessed, slots are allocated among
 /// those that ask for one, and then each node's step and reason are settled. The views are sorted by name of the shadow; those
-/// that cannot be interpreted (by index, and why) keep their slots, and nothing is done for them.
-pub fn decide<'a>(
-    fleet: &FleetFacts<'a>,
-    views: &[NodeView<'a>],
-    unreadable: &'a BTreeMap<usize, String>,
-) -> Decisions<'a> {
-    let (mut nodes, freed) = join_slots(fleet, views, unreadable);
+/// that cannot be read keep their slots, and nothing is done for them.
+pub fn decide<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Decisions<'a> {
+    let (mut nodes, freed) = join_slots(fleet, views);
     let survey = Survey::of(fleet, &nodes);
-    let allocation = allocate(fleet, &nodes, freed, &survey);
-    for (at, reason) in allocation.reasons(&nodes) {
-        if nodes[at].asks.step.is_none() && !unreadable.contains_key(&at) {
+    let mut decisions = allocate(fleet, &nodes, freed, &survey);
+    for (at, reason) in decisions.reasons(&nodes) {
+        if nodes[at].asks.step.is_none() && !nodes[at].view.is_unreadable() {
             nodes[at].asks.reason = reason;
         }
     }
@@ -71,7 +59,7 @@ pub fn decide<'a>(
         let step = node
             .asks
             .step
-            .or_else(|| released().filter(|_| !view.unreadable));
+            .or_else(|| released().filter(|_| !view.is_unreadable()));
         let reason = match node.asks.reason {
             Reason::NoUpdate => {
                 let offers = view.node.and_then(|node| offers.get(node.variant()));
@@ -99,8 +87,8 @@ pub fn decide<'a>(
             ..node.asks
         }
     });
-    let nodes = settled.collect();
-    Decisions { allocation, nodes }
+    decisions.nodes = settled.collect();
+    decisions
 }
 
 /// The pools (by index), and the versions, in which an update is under way, or a node lacks nothing but a place: there an updated

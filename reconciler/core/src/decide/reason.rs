@@ -8,9 +8,10 @@ use brupop_api::Problem;
 use brupop_api::conditions::ConditionStatus;
 use brupop_api::crds::is_version;
 use brupop_api::facts::StatusFacts;
+use brupop_api::item::Unreadable;
 use brupop_api::names::{DEFAULT_NAMESPACE, is_object_name};
 
-use crate::facts::{FirstPool, FirstPoolStanding};
+use crate::facts::{FirstPool, FirstPoolStanding, NodeView};
 use crate::window::Until;
 
 /// Stands between the sentence of a reason and its remedy.
@@ -324,7 +325,8 @@ Reason<'a>: Standing {
             "this reconciler does not lead",
             "look at the reconciler's pods and their logs: one of them has to lead";
         NotUnderstood(why: &'a str): NotKnown =>
-            "this node is left alone: {why}",
+            "this node is left alone: {why}"
+            | ShadowUnreadable(why: Unreadable) => "this node is left alone: the shadow cannot be read: {why}",
             "correct the Node; or remove the marker and undo what it records; or delete the shadow, which is recreated; or \
              restart a kubelet that reports no boot ID";
         AdmissionNotEnforced: Queued =>
@@ -339,6 +341,19 @@ Reason<'a>: Standing {
 }}
 
 impl<'a> Reason<'a> {
+    /// Returns why nothing can be done for this node, if it cannot be read.
+    pub(super) fn of_unreadable(view: &NodeView<'a>) -> Option<Self> {
+        let marker = view.node.and_then(|node| node.marker.as_ref());
+        let why = marker.and_then(|marker| marker.as_ref().err());
+        let shadow = view.unreadable_shadow.map(Self::ShadowUnreadable);
+        shadow.or_else(|| Some(Self::NotUnderstood(why?)))
+    }
+
+    /// Whether the node is left alone, because not all of it is understood.
+    pub fn is_not_understood(&self) -> bool {
+        matches!(self, Self::NotUnderstood(_) | Self::ShadowUnreadable(_))
+    }
+
     /// Whether the host names no update.
     pub fn has_no_update(&self) -> bool {
         matches!(

@@ -32,14 +32,12 @@ mod versions;
 mod world;
 mod zones;
 
-use std::collections::BTreeMap;
-
 use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::shadow::LastFailure;
 use brupop_api::{Field, Marker, State, Value, Write};
 
 use super::assess::assess;
-use super::{Allocation, Decision, Effect, Needed, Reason, Step, release};
+use super::{Decision, Decisions, Effect, Needed, Reason, Step, release};
 use crate::facts::{FleetFacts, NodeView};
 
 /// The decision for a node, and its requests to the API server.
@@ -73,9 +71,8 @@ impl<'a> Decided<'a> {
 }
 
 /// Returns what becomes of the slots, if all nodes can be read.
-fn allocate<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Allocation<'a> {
-    static NONE: BTreeMap<usize, String> = BTreeMap::new();
-    super::decide(fleet, views, &NONE).allocation
+fn allocate<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Decisions<'a> {
+    super::decide(fleet, views)
 }
 
 fn write<'d, 'a>(decision: &'d Decided<'a>) -> &'d Write<'a> {

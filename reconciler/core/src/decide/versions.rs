@@ -61,7 +61,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
         }
         let kept = nodes.iter().filter_map(|it| Some((it.view, it.kept()?)));
         // An unreadable shadow says nothing of its host.
-        for (view, slot) in kept.filter(|(view, _)| !view.unreadable) {
+        for (view, slot) in kept.filter(|(view, _)| !view.is_unreadable()) {
             versions.note_lost(view, slot);
             versions.count_early(view, slot);
         }

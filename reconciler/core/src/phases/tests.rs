@@ -101,7 +101,7 @@ fn ended_at(
             .into_iter()
             .next()
     });
-    let updates = updates_of(&observed.fleet, &observed.views, &decided.allocation);
+    let updates = updates_of(&observed.fleet, &observed.views, &decided);
     (decision.reason.as_str().to_owned(), phase, updates)
 }
 

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::{DesiredCondition, EventText, generation};
 use crate::decide::{Decision, Reason, why_halted};
-use crate::facts::{FleetFacts, NodeView, Observed, PoolFacts, in_order, is_unavailable};
+use crate::facts::{FleetFacts, NodeView, Observed, PoolFacts, is_unavailable};
 use crate::objects::NodeFacts;
 use crate::pool::Pool;
 
@@ -282,11 +282,9 @@ pub struct Progress<'a> {
 impl<'a> Progress<'a> {
     /// The progress of the fleet, from what was decided for each node.
     pub fn of_fleet(observed: &Observed<'a>, decisions: &[Decision<'a>]) -> Self {
-        let fleet = &observed.fleet;
-        let (mut progress, mut slot_of) = (Self::default(), in_order(fleet.slots));
+        let (fleet, mut progress) = (&observed.fleet, Self::default());
         for (view, decision) in observed.views.iter().zip(decisions) {
-            let has_slot = slot_of(view.shadow_name).is_some_and(|slot| view.holds(slot));
-            progress.count(view, fleet.pool_of(view), has_slot, decision.reason);
+            progress.count(view, fleet.pool_of(view), decision);
         }
         progress.counts.updating_nodes = u64::try_from(fleet.slots.len()).unwrap_or(u64::MAX);
         progress
@@ -297,9 +295,11 @@ impl<'a> Progress<'a> {
         &mut self,
         view: &NodeView<'a>,
         pool: Option<&PoolFacts<'a>>,
-        has_slot: bool,
-        reason: Reason<'a>,
+        decision: &Decision<'a>,
     ) -> bool {
+        let Decision {
+            reason, has_slot, ..
+        } = *decision;
         let Some(node) = view.node.filter(|node| node.labelled) else {
             return false;
         };
@@ -328,6 +328,7 @@ impl<'a> Progress<'a> {
             Reason::NoUpdateChosen(_) => (&mut counts.locked_nodes, asks_for_more() == Some(true)),
             // The last report of such a host does not count: it may be behind by now.
             Reason::NotUnderstood(_)
+            | Reason::ShadowUnreadable(_)
             | Reason::NodeNotReady
             | Reason::AgentSilent
             | Reason::AgentNotReported => (&mut self.unknown, false),

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::{DesiredCondition, Progress, generation};
 use crate::decide::{Decision, Reason};
 use crate::facts::{
-    FirstPool, FirstPoolStanding, FleetFacts, NodeView, Observed, Owner, PoolFacts, in_order,
+    FirstPool, FirstPoolStanding, FleetFacts, NodeView, Observed, Owner, PoolFacts,
 };
 use crate::pool::Pool;
 use crate::rules::{GateQuery, PoolGate};
@@ -67,18 +67,11 @@ pub fn pools<'q>(
 ) -> Vec<DesiredPoolStatus> {
     let fleet = &observed.fleet;
     let mut tallies: Vec<Tally<'_>> = fleet.pools.iter().map(|_| Tally::default()).collect();
-    let mut slot_of = in_order(fleet.slots);
     for (view, decision) in observed.views.iter().zip(nodes) {
-        let slot = slot_of(view.shadow_name).filter(|slot| view.holds(slot));
         if let Owner::Pool(index) = view.owner
             && let Some(tally) = tallies.get_mut(index)
         {
-            tally.count(
-                view,
-                fleet.pools.get(index),
-                slot.is_some(),
-                decision.reason,
-            );
+            tally.count(view, fleet.pools.get(index), decision);
         }
         if let Owner::Conflict(one, other) = view.owner {
             let why = Reason::PoolConflict(fleet.pool_name(one), fleet.pool_name(other));
@@ -108,9 +101,9 @@ impl<'a> Tally<'a> {
         &mut self,
         view: &NodeView<'a>,
         pool: Option<&PoolFacts<'a>>,
-        has_slot: bool,
-        reason: Reason<'a>,
+        decision: &Decision<'a>,
     ) {
+        let reason = decision.reason;
         let Some(node) = view.node.filter(|node| node.labelled) else {
             return;
         };
@@ -120,7 +113,7 @@ impl<'a> Tally<'a> {
         if matches!(reason, Reason::VersionHalted(_)) {
             self.halted = Some(reason);
         }
-        if self.progress.count(view, pool, has_slot, reason) {
+        if self.progress.count(view, pool, decision) {
             let waiting = self.waiting.entry(reason.as_str());
             waiting.or_insert((0, reason)).0 += 1;
         }

@@ -124,7 +124,7 @@ fn a_node_that_runs_an_older_version_keeps_its_pool_from_being_done() {
             let views = [updated("brs-a", 0, AWS), canary, placed("brs-c", 1, AWS)];
             let observed = observed(fleet, views.into_iter().chain(*other).collect());
             let decided = observed.decide();
-            let noted = canaries_are_done(decided.allocation.write.as_ref());
+            let noted = canaries_are_done(decided.write.as_ref());
             assert_eq!(noted, is_done, "{what}");
             let standing = named.map_or(FirstPoolStanding::NotDone, FirstPoolStanding::Behind);
             let pool = "canary";

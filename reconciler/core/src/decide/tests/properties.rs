@@ -37,8 +37,7 @@ proptest! {
         if let Some(at) = usize::from(missing).checked_rem(views.len()) {
             views.remove(at);
         }
-        let none = BTreeMap::new();
-        let (nodes, freed) = join_slots(&fleet, &views, &none);
+        let (nodes, freed) = join_slots(&fleet, &views);
         let held = nodes.iter().map(Candidate::held).collect::<Vec<_>>();
         prop_assert_eq!(held, views.iter().map(|view| view.slot(&fleet)).collect::<Vec<_>>());
         let gone = |name: &&String| views.iter().all(|view| view.shadow_name != **name);
@@ -60,7 +59,7 @@ proptest! {
         let terms = [None, Some(fleet.status())].map(|ledger| new_term(ledger, &observed.views).1);
         let bare = bare();
         let label = opt_in(&FleetFacts::EXAMPLE, &bare).unwrap();
-        for write in of_nodes.chain(decided.allocation.write).chain(terms).chain([label]) {
+        for write in of_nodes.chain(decided.write).chain(terms).chain([label]) {
             prop_assert_eq!(brupop_apply::fits(&write), Ok(()));
         }
     }

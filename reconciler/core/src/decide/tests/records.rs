@@ -50,7 +50,7 @@ fn no_node_begins_without_room_for_a_record() {
     };
     let decided = observed(of(&versions), vec![idle()]);
     let decided = decided.decide();
-    assert_eq!(decided.allocation.write, None);
+    assert_eq!(decided.write, None);
     assert_eq!(decided.nodes[0].reason, Reason::NoRoomForVersion);
     // A failure for which there is no room does not keep its slot.
     let fell_back = failures("FellBack");

@@ -285,12 +285,10 @@ impl<'a> Vary<'a> for NodeView<'a> {
 
 /// A fleet of these nodes, all of which can be read.
 pub(super) fn observed<'a>(fleet: FleetFacts<'a>, views: Vec<NodeView<'a>>) -> Observed<'a> {
-    let (unreadable, too_long) = (BTreeMap::new(), vec![]);
     Observed {
         fleet,
         views,
-        unreadable,
-        too_long,
+        too_long: vec![],
         not_opted_in: 0,
         next: None,
         ahead: Ahead::default(),

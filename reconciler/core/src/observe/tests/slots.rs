@@ -101,7 +101,7 @@ fn what_cannot_be_read_counts_against_no_version() {
         shadow("brs-n", spec.clone(), status).put(&mut cluster);
         let mut observed = observe_at(&cluster, &POLICY, "2026-11-22T04:00:00Z");
         observed.fleet.ledger_term = Some(observed.fleet.term);
-        let slots = observed.decide().allocation;
+        let slots = observed.decide();
         assert_eq!(
             slots.halted.len(),
             usize::from(counts),

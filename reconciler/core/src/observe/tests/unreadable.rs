@@ -41,7 +41,7 @@ fn begins(a: Value, b: Value, of_pool: Option<Value>) -> bool {
         ..policy()
     };
     let observed = observe_at(&cluster, &policy, NOW);
-    let taken = observed.decide().allocation.taken;
+    let taken = observed.decide().taken;
     taken
         .iter()
         .any(|&at| observed.views[at].shadow_name == "brs-b")
