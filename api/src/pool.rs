@@ -293,7 +293,7 @@ pub struct Gate {
 }
 
 /// The source and the queries of a gate.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct PrometheusGate {
     /// Name of the source in the Secret `brupop-gate-sources`.
     #[schemars(with = "DnsLabel")]

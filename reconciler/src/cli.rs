@@ -7,7 +7,7 @@ use clap::{ArgAction, Parser, Subcommand, value_parser};
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 
-use brupop_core::policy::{Durations, Policy};
+use brupop_core::rules::{Durations, Policy};
 use brupop_core::rules::{Limit, Rules, StepDurations};
 use brupop_core::window;
 

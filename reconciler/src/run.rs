@@ -16,7 +16,7 @@ use brupop_core::cluster::Cluster;
 use brupop_core::drain::PodKey;
 use brupop_core::facts::Observed;
 use brupop_core::leader::LeaderState;
-use brupop_core::policy::Policy;
+use brupop_core::rules::Policy;
 use brupop_runtime::{FailureLog, Heartbeat, Shutdown};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;

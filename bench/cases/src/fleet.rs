@@ -7,8 +7,8 @@ use brupop_core::cluster::Cluster;
 use brupop_core::leader::LeaderState;
 use brupop_core::objects::{AgentPod, NodeFacts, Readiness};
 use brupop_core::observe::Now;
-use brupop_core::policy::Policy;
 use brupop_core::pool::Pool;
+use brupop_core::rules::Policy;
 use brupop_core::rules::{Limit, Rules, StepDurations};
 use serde_json::json;
 

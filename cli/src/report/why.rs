@@ -190,7 +190,7 @@ fn rests_on(reason: &Reason<'_>, its_pool: Option<&Item<Pool>>, found: &AboutNod
         }
         Reason::GateClosed(_) | Reason::GateUnknown(_) => {
             let gates = rules.iter().flat_map(|rules| &rules.gates).map(|gate| {
-                let (query, source) = (&gate.query.expression, &gate.query.source);
+                let (query, source) = (&gate.prometheus.query, &gate.prometheus.source);
                 let (query, source) = (sentence(query), word(source));
                 format!(
                     "gate {}: \"{query}\" of the source {source}",

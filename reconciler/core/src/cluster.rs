@@ -1,22 +1,23 @@
 //! The API server's view of the cluster: one record for each node, kept up to date by watches. Pure.
 
-mod answered;
-
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use brupop_api::fleet::{BottlerocketFleetStatus, Slot};
-use brupop_api::{BottlerocketShadow, Item, Marker, Object, State, names};
+use brupop_api::names::shadow_name;
+use brupop_api::pool::{Gate, PrometheusGate};
+use brupop_api::{BottlerocketShadow, Item, Marker, Object, State};
 use jiff::Timestamp;
 use kube::Resource;
 
 use crate::drain::{DrainPlan, Obstacle};
 use crate::objects::{AgentPod, NodeFacts, PodItem, WatchedFleet};
 use crate::pool::{Owner, POOLS_MAX, Pool};
-use crate::rules::{GateQuery, PoolGate};
 use crate::workloads::Scales;
 
-pub use answered::version;
+/// A watch that is behind an answer for so long may have missed it: the object is read again.
+const READ_AGAIN: Duration = Duration::from_secs(5);
 
 /// The known state of the cluster.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +35,7 @@ pub struct Cluster {
     /// The entry in which each agent's pod is, by the pod's name; `None` if it cannot be read.
     agents: BTreeMap<String, Option<String>>,
     /// The objects whose states come from answers that their watches have not caught up with.
-    ahead: BTreeMap<Object<String>, answered::Ahead>,
+    ahead: BTreeMap<Object<String>, Newer>,
 }
 
 /// The known state of one node.
@@ -69,19 +70,6 @@ pub struct LedNode {
 }
 
 impl LedNode {
-    /// A node of which nothing is known.
-    pub const NONE: &Self = &Self {
-        owner: None,
-        drain: None,
-        obstacle: None,
-        denied: Denied {
-            node: None,
-            shadow: None,
-        },
-        scales: None,
-        cordoned: None,
-    };
-
     /// Returns what its drain has to do, if its pods are known.
     pub fn plan(&self) -> Option<&DrainPlan> {
         Some(&*self.drain.as_ref()?.plan)
@@ -101,7 +89,8 @@ impl LedNode {
 
 impl Default for &LedNode {
     fn default() -> Self {
-        LedNode::NONE
+        static NOTHING_KNOWN: LazyLock<LedNode> = LazyLock::new(LedNode::default);
+        &NOTHING_KNOWN
     }
 }
 
@@ -294,11 +283,11 @@ impl Cluster {
     }
 
     /// Returns what all gates ask.
-    pub fn gate_queries(&self) -> BTreeSet<&GateQuery> {
+    pub fn gate_queries(&self) -> BTreeSet<&PrometheusGate> {
         self.pools
             .values()
             .flat_map(Pool::gates)
-            .map(|gate| &gate.query)
+            .map(|gate| &gate.prometheus)
             .collect()
     }
 
@@ -309,7 +298,7 @@ impl Cluster {
     }
 
     /// The gates of these pools (by index), with the names of their pools.
-    pub fn gates_of(&self, pools: &BTreeSet<usize>) -> impl Iterator<Item = (&str, &PoolGate)> {
+    pub fn gates_of(&self, pools: &BTreeSet<usize>) -> impl Iterator<Item = (&str, &Gate)> {
         let of = self
             .pools
             .iter()
@@ -327,6 +316,112 @@ impl Cluster {
             }
         }
     }
+}
+
+/// The state of an object that an answer has brought.
+#[derive(Clone, Debug)]
+struct Newer {
+    /// Its resourceVersion; of an object that was deleted, a later one than its last.
+    version: u64,
+    since: Duration,
+}
+
+/// Answers to requests are applied before the watches bring them, so that the next pass sees its own writes.
+impl Cluster {
+    /// Puts in an object as its watch brings it. Drops a state that is older than what an answer has brought, or the same.
+    /// Returns whether a decision could be another.
+    pub fn watched<K: Watched>(&mut self, object: K) -> bool {
+        !self.is_behind(&object) && object.put(self)
+    }
+
+    /// Removes an object whose watch says that it was deleted. Returns whether a decision could be another.
+    pub fn deleted<K: Watched>(&mut self, object: &K) -> bool {
+        let is_news = !self.is_behind(object);
+        if is_news {
+            K::remove(object.name(), self);
+        }
+        is_news
+    }
+
+    /// Puts in an object as the answer to a request has it; `None` if the answer says that it is gone. The request was decided
+    /// on version `seen`. Drops the answer if the watch has brought a newer state meanwhile, or the end of the object.
+    pub fn answered<K: Watched>(
+        &mut self,
+        name: &str,
+        answer: Option<K>,
+        seen: Option<u64>,
+        now: Duration,
+    ) {
+        let Some(object) = K::object(name) else {
+            return;
+        };
+        let known = self.version(&object);
+        let version = answer.as_ref().map_or(seen.map(|it| it + 1), version);
+        let is_newer = known.is_some() && known < version;
+        if known != seen && !is_newer {
+            return;
+        }
+        match answer {
+            Some(answer) => drop(answer.put(self)),
+            None => K::remove(name, self),
+        }
+        if let Some(version) = version.filter(|_| known < version) {
+            let since = now;
+            self.ahead.insert(object, Newer { version, since });
+        } else {
+            self.ahead.remove(&object);
+        }
+    }
+
+    /// Returns the objects that are to be read again, and when the next one will be.
+    pub fn overdue(&self, now: Duration) -> (Vec<Object<String>>, Option<Duration>) {
+        let due = self
+            .ahead
+            .iter()
+            .map(|(object, it)| (object, it.since + READ_AGAIN));
+        let (overdue, later): (Vec<_>, Vec<_>) = due.partition(|(_, due)| *due <= now);
+        let overdue = overdue.into_iter().map(|(object, _)| object.clone());
+        let next = later.into_iter().map(|(_, due)| due).min();
+        (overdue.collect(), next)
+    }
+
+    /// Returns the resourceVersion in which an object is known.
+    pub fn version(&self, object: &Object<String>) -> Option<u64> {
+        match object {
+            Object::Ledger | Object::FleetStatus => version(&**self.fleet.as_ref()?),
+            Object::ShadowSpec(name) | Object::ShadowStatus(name) => {
+                version(&**self.records.get(name)?.shadow.as_ref()?)
+            }
+            Object::PoolStatus(name) => {
+                let version = self.pools.get(name)?.metadata.resource_version.as_ref();
+                version?.parse().ok()
+            }
+            Object::Node(name) => self.records.get(&shadow_name(name))?.node_version,
+        }
+    }
+
+    fn is_ahead<K: Watched>(&self, name: &str) -> bool {
+        K::object(name).is_some_and(|object| self.ahead.contains_key(&object))
+    }
+
+    /// Whether this state, which a watch has brought, is no newer than what an answer has brought. Forgets the answer once the
+    /// watch has caught up.
+    fn is_behind<K: Watched>(&mut self, watched: &K) -> bool {
+        let Some(object) = K::object(watched.name()) else {
+            return false;
+        };
+        let ahead = self.ahead.get(&object).map(|it| it.version);
+        let version = version(watched);
+        if ahead <= version {
+            self.ahead.remove(&object);
+        }
+        ahead.is_some() && version <= ahead
+    }
+}
+
+/// Returns an object's resourceVersion as a number, so that versions can be compared.
+pub fn version(object: &impl Resource) -> Option<u64> {
+    object.meta().resource_version.as_ref()?.parse().ok()
 }
 
 /// A kind of objects that is watched.
@@ -376,7 +471,7 @@ impl Watched for Item<NodeFacts> {
     fn put(self, cluster: &mut Cluster) -> bool {
         let version = version(&self);
         let node = NodeFacts::from(self);
-        let record = cluster.record(&names::shadow_name(&node.name));
+        let record = cluster.record(&shadow_name(&node.name));
         let old = record.node.as_deref();
         // Most changes of a Node are its kubelet's heartbeats.
         let changed = old != Some(&node);
@@ -390,7 +485,7 @@ impl Watched for Item<NodeFacts> {
     }
 
     fn remove(name: &str, cluster: &mut Cluster) {
-        cluster.change(&names::shadow_name(name), |record| {
+        cluster.change(&shadow_name(name), |record| {
             (record.node, record.node_version) = (None, None);
             record.led = LedNode::default();
         });
@@ -455,7 +550,7 @@ impl Watched for Item<WatchedFleet> {
 impl Watched for PodItem {
     fn put(self, cluster: &mut Cluster) -> bool {
         let agent = AgentPod::of(&self);
-        let shadow = agent.as_ref().map(|agent| names::shadow_name(&agent.node));
+        let shadow = agent.as_ref().map(|agent| shadow_name(&agent.node));
         let before = cluster.agents.get(self.name()).cloned();
         let counts = self.body.is_err() || shadow.is_some();
         if !counts || before.as_ref().is_some_and(|before| *before != shadow) {

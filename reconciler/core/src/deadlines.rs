@@ -12,9 +12,9 @@ use crate::cluster::NodeRecord;
 use crate::decide::{Abort, Reason};
 use crate::facts::{PoolFacts, TimeFacts};
 use crate::objects::Readiness;
-use crate::policy::Durations;
+use crate::objects::{Ahead, read_time};
+use crate::rules::Durations;
 use crate::rules::StepDurations;
-use crate::times::{self, Ahead};
 
 /// A node that has not been Ready for this long since its host began its reboot may be lost. A repair by
 /// replacement waits for this long at least.
@@ -77,7 +77,7 @@ impl<'k> Clock<'k> {
 
     /// Returns since when the time in this text counts, if it can be read.
     pub(crate) fn read(&mut self, of: [&str; 2], text: Option<&str>) -> Option<Timestamp> {
-        Some(self.since(of, times::read(text)?))
+        Some(self.since(of, read_time(text)?))
     }
 
     /// At this time an answer changes that is not this clock's.
@@ -107,22 +107,15 @@ impl<'k> Clock<'k> {
     }
 }
 
-/// The input for the clock's facts of one node. Marker, shadow and slot are there as far as they can be read.
-#[derive(Clone, Copy)]
-pub(crate) struct NodeTimes<'t> {
-    pub(crate) durations: &'t Durations,
-    pub(crate) steps: &'t StepDurations,
-    pub(crate) record: &'t NodeRecord,
-    pub(crate) marker: Option<&'t Marker>,
-    pub(crate) shadow: Option<&'t ShadowFacts<'t>>,
-    pub(crate) slot: Option<&'t Slot>,
+/// The objects and settings from which the times of one node follow, and since when some of it is as it is. Marker, shadow and slot
+/// are there as far as they can be read.
+struct NodeTimes<'t> {
+    durations: &'t Durations,
+    steps: &'t StepDurations,
+    record: &'t NodeRecord,
+    shadow: Option<&'t ShadowFacts<'t>>,
     /// The `BottlerocketPool` that owns the node.
-    pub(crate) pool: Option<&'t PoolFacts<'t>>,
-}
-
-/// The same, and since when some of it is as it is.
-struct Times<'t> {
-    of: &'t NodeTimes<'t>,
+    pool: Option<&'t PoolFacts<'t>>,
     transition: Option<Timestamp>,
     /// The node has been Ready without interruption, if it is.
     ready: Option<Timestamp>,
@@ -134,15 +127,7 @@ struct Times<'t> {
     drain: Option<Timestamp>,
 }
 
-impl<'t> NodeTimes<'t> {
-    /// The Node's UID; none if there is no Node.
-    fn node_uid(&self) -> &'t str {
-        self.record
-            .node
-            .as_ref()
-            .map_or("", |node| node.uid.as_str())
-    }
-
+impl NodeTimes<'_> {
     /// The longest time for which a slot stays in this state, if the reconciler can do what the state's deadline asks for.
     fn longest(&self, state: State) -> SignedDuration {
         let (times, steps) = (self.durations, self.steps);
@@ -156,52 +141,72 @@ impl<'t> NodeTimes<'t> {
     }
 }
 
+/// The Node's UID; none if there is no Node.
+fn node_uid(record: &NodeRecord) -> &str {
+    record.node.as_ref().map_or("", |node| node.uid.as_str())
+}
+
 impl Clock<'_> {
-    /// The facts of one node.
-    pub(crate) fn facts(&mut self, of: &NodeTimes<'_>) -> TimeFacts {
-        let times = &self.times(of);
-        let node = of.record.node.as_ref();
+    /// The facts of one node, which has this slot, of this pool.
+    pub(crate) fn facts(
+        &mut self,
+        durations: &Durations,
+        steps: &StepDurations,
+        record: &NodeRecord,
+        shadow: Option<&ShadowFacts<'_>>,
+        slot: Option<&Slot>,
+        pool: Option<&PoolFacts<'_>>,
+    ) -> TimeFacts {
+        let times = &self.times(durations, steps, record, shadow, pool);
+        let (node, marker) = (record.node.as_ref(), record.marker());
         let mut facts = TimeFacts {
-            exclude: of.steps.exclusion.is_positive(),
+            exclude: steps.exclusion.is_positive(),
             exclusion_over: true,
             ..TimeFacts::default()
         };
-        if let Some(marker) = of.marker {
+        if let Some(marker) = marker {
             self.marked(times, marker, &mut facts);
         }
-        if let Some(shadow) = of.shadow {
+        if let Some(shadow) = shadow {
             self.step(times, shadow, &mut facts);
         }
-        let ours = of.marker.is_some_and(|it| it.cordoned_at.is_some());
+        let ours = marker.is_some_and(|it| it.cordoned_at.is_some());
         // A leaving node gets its successor first.
         let by_others = node.is_some_and(|it| it.unschedulable && !it.leaving);
-        let cordoned = of.record.led.cordoned.filter(|_| !ours && by_others);
+        let cordoned = record.led.cordoned.filter(|_| !ours && by_others);
         facts.cordoned_lately =
-            cordoned.is_some_and(|since| !self.is_older(since, of.durations.others_cordon));
+            cordoned.is_some_and(|since| !self.is_older(since, durations.others_cordon));
         let left = times.transition.filter(|_| node.is_none());
         facts.removed_soon = left.is_some_and(|since| !self.is_older(since, REMOVED_SOON));
         let created = node.and_then(|node| node.created);
-        let created = created.map(|time| self.since([of.node_uid(), "created"], time));
-        facts.young = created.is_some_and(|since| !self.is_older(since, of.durations.min_node_age));
+        let created = created.map(|time| self.since([node_uid(record), "created"], time));
+        facts.young = created.is_some_and(|since| !self.is_older(since, durations.min_node_age));
         facts.trial_overdue = facts.step_overdue;
-        if let Some(slot) = of.slot {
+        if let Some(slot) = slot {
             let held = self.read([&slot.uid, "slot"], slot.since.as_deref());
             let seconds = held.map(|held| self.now.duration_since(held).as_secs());
             facts.slot_seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
             facts.slot_overdue = self.slot_overdue(times, held);
             // The host has not staged the update.
-            let stages = of.shadow.is_none_or(|shadow| match shadow.spec.state {
+            let stages = shadow.is_none_or(|shadow| match shadow.spec.state {
                 State::Idle | State::ErrorReset => true,
                 State::StagedAndPerformedUpdate => !shadow.reached(),
                 State::RebootedIntoUpdate | State::MonitoringUpdate => false,
             });
-            facts.trial_overdue |= stages && self.passed_or_unknown(held, of.durations.settle);
+            facts.trial_overdue |= stages && self.passed_or_unknown(held, durations.settle);
         }
         facts
     }
 
-    fn times<'t>(&mut self, of: &'t NodeTimes<'t>) -> Times<'t> {
-        let (record, node_uid) = (of.record, of.node_uid());
+    fn times<'t>(
+        &mut self,
+        durations: &'t Durations,
+        steps: &'t StepDurations,
+        record: &'t NodeRecord,
+        shadow: Option<&'t ShadowFacts<'t>>,
+        pool: Option<&'t PoolFacts<'t>>,
+    ) -> NodeTimes<'t> {
+        let node_uid = node_uid(record);
         let mut read = |readiness: Option<Readiness>, field| {
             let readiness = readiness?;
             let since = readiness.since;
@@ -216,13 +221,19 @@ impl Clock<'_> {
         let both_ready = ready.zip(agent.and_then(Readiness::ready_since));
         let counts = if ready.is_some() { agent } else { node };
         let spec = record.shadow().map(|shadow| &shadow.spec);
-        let transition = of.shadow.zip(spec).and_then(|(shadow, spec)| {
+        let transition = shadow.zip(spec).and_then(|(shadow, spec)| {
             let text = spec.state_transition_timestamp.as_deref();
             self.read([shadow.uid, TRANSITION], text)
         });
-        let drain = of.marker.and_then(|it| it.drain_started_at.as_deref());
-        Times {
-            of,
+        let drain = record
+            .marker()
+            .and_then(|it| it.drain_started_at.as_deref());
+        NodeTimes {
+            durations,
+            steps,
+            record,
+            shadow,
+            pool,
             transition,
             ready,
             all_ready: both_ready.map(|(node, agent)| node.max(agent)),
@@ -232,8 +243,8 @@ impl Clock<'_> {
     }
 
     /// Computes the waits and the deadline of the current step.
-    fn step(&mut self, times: &Times<'_>, shadow: &ShadowFacts<'_>, facts: &mut TimeFacts) {
-        let settle = times.of.durations.settle;
+    fn step(&mut self, times: &NodeTimes<'_>, shadow: &ShadowFacts<'_>, facts: &mut TimeFacts) {
+        let settle = times.durations.settle;
         match shadow.spec.state {
             State::Idle | State::ErrorReset => {
                 facts.backing_off = self.backing_off(times, shadow);
@@ -255,8 +266,8 @@ impl Clock<'_> {
         }
     }
 
-    fn marked(&mut self, times: &Times<'_>, marker: &Marker, facts: &mut TimeFacts) {
-        let (steps, node_uid) = (times.of.steps, times.of.node_uid());
+    fn marked(&mut self, times: &NodeTimes<'_>, marker: &Marker, facts: &mut TimeFacts) {
+        let (steps, node_uid) = (times.steps, node_uid(times.record));
         if marker.is_kept() {
             facts.kept_is_lost = times.ready.is_none() && self.passed(times.not_ready, LOST);
             let kept = self.read([node_uid, "kept_since"], marker.kept_since.as_deref());
@@ -267,14 +278,14 @@ impl Clock<'_> {
             facts.exclusion_over = self.passed_or_unknown(excluded, steps.exclusion);
         }
         // When the node was seen empty, and its volumes have not become fewer since, if it is.
-        let drain = times.of.record.led.drain.as_ref();
+        let drain = times.record.led.drain.as_ref();
         let empty = drain.and_then(|drain| Some(drain.empty?.since));
         // From an empty node to the grant takes only moments. So does a new leader's first look at the pods, before which nobody
         // knows what the drain fails on, or whether only volumes are waited for. If they are not known by then, the leader
         // gives the update up.
         let mut wait = steps.drain;
         if marker.drained_at.is_some() || empty.is_some() || drain.is_none() {
-            wait += times.of.durations.settle;
+            wait += times.durations.settle;
         }
         if empty.is_some() {
             wait += DETACHED;
@@ -286,8 +297,8 @@ impl Clock<'_> {
         facts.drain_overdue = self.passed(times.drain, wait);
     }
 
-    fn staging_overdue(&mut self, times: &Times<'_>, shadow: &ShadowFacts<'_>) -> bool {
-        let (durations, steps) = (times.of.durations, times.of.steps);
+    fn staging_overdue(&mut self, times: &NodeTimes<'_>, shadow: &ShadowFacts<'_>) -> bool {
+        let (durations, steps) = (times.durations, times.steps);
         let (begun, wait) = if shadow.reached() {
             // Later steps have deadlines of their own; this one is for a node that stands still in between.
             (
@@ -311,26 +322,26 @@ impl Clock<'_> {
         shadow.status.problem == Some(Problem::HostUnreachable) && self.passed(since, settle)
     }
 
-    fn reboot_overdue(&mut self, times: &Times<'_>, shadow: &ShadowFacts<'_>) -> bool {
-        let mut wait = times.of.durations.reboot;
+    fn reboot_overdue(&mut self, times: &NodeTimes<'_>, shadow: &ShadowFacts<'_>) -> bool {
+        let mut wait = times.durations.reboot;
         if shadow.spec.reboot_granted_boot_id.is_none() {
-            wait += times.of.steps.exclusion + times.of.steps.drain;
+            wait += times.steps.exclusion + times.steps.drain;
         }
         // A host that comes back late has time to report: its update is not given up the moment it is there.
-        let had_time = self.passed_or_unknown(times.ready, times.of.durations.settle);
+        let had_time = self.passed_or_unknown(times.ready, times.durations.settle);
         // A node that comes and goes is never Ready for long enough.
         (self.passed(times.transition, wait) && had_time)
             || self.passed(times.transition, wait * SPELLS)
     }
 
-    fn monitoring(&mut self, times: &Times<'_>, facts: &mut TimeFacts) {
-        let (settle, verify) = (times.of.durations.settle, times.of.steps.verify);
+    fn monitoring(&mut self, times: &NodeTimes<'_>, facts: &mut TimeFacts) {
+        let (settle, verify) = (times.durations.settle, times.steps.verify);
         let watched = self.passed_or_unknown(times.transition, verify);
         facts.verified = self.passed(times.all_ready, verify) && watched;
         let names_owners = |marker: &Marker| !marker.evicted_owners.is_empty();
-        let waits = times.of.marker.is_some_and(names_owners);
+        let waits = times.record.marker().is_some_and(names_owners);
         let workloads = if waits {
-            times.of.steps.workloads
+            times.steps.workloads
         } else {
             SignedDuration::ZERO
         };
@@ -344,7 +355,7 @@ impl Clock<'_> {
         };
         // A node that keeps coming and going is never Ready, or not Ready, for long enough. With gates nobody knows how long
         // it was watched because of them: that is no failure of the node.
-        let is_gated = times.of.pool.is_some_and(PoolFacts::has_gates);
+        let is_gated = times.pool.is_some_and(PoolFacts::has_gates);
         let too_many_spells = !is_gated && self.passed(times.transition, wait * SPELLS);
         facts.step_overdue = spell_overdue || too_many_spells;
         facts.workloads_overdue =
@@ -352,13 +363,13 @@ impl Clock<'_> {
     }
 
     /// Whether the node waits because its last attempt failed, or ended without success not long ago.
-    fn backing_off(&mut self, times: &Times<'_>, shadow: &ShadowFacts<'_>) -> bool {
-        let (spec, node) = (&shadow.spec, times.of.record.node.as_ref());
+    fn backing_off(&mut self, times: &NodeTimes<'_>, shadow: &ShadowFacts<'_>) -> bool {
+        let (spec, node) = (&shadow.spec, times.record.node.as_ref());
         let retry = node.and_then(|node| node.retry);
         if let Some(failures) = spec.last_failure
             && !spec.is_retried(retry)
         {
-            let wait = back_off(times.of.durations.back_off_base, failures, shadow.uid);
+            let wait = back_off(times.durations.back_off_base, failures, shadow.uid);
             let failed = self.read([shadow.uid, FAILED], Some(&failures.at));
             if !self.passed_or_unknown(failed, wait) {
                 return true;
@@ -378,20 +389,17 @@ impl Clock<'_> {
 
     /// Whether a slot that has been held since then is held for longer than the shadow's state, and what follows its deadline, may
     /// take. Without a shadow that can be read, a whole update may take so long.
-    fn slot_overdue(&mut self, times: &Times<'_>, held: Option<Timestamp>) -> bool {
-        let Some(shadow) = times.of.shadow else {
-            let whole = State::ALL
-                .iter()
-                .map(|state| times.of.longest(*state))
-                .sum();
+    fn slot_overdue(&mut self, times: &NodeTimes<'_>, held: Option<Timestamp>) -> bool {
+        let Some(shadow) = times.shadow else {
+            let whole = State::ALL.iter().map(|state| times.longest(*state)).sum();
             return self.passed(held, whole);
         };
-        let is_closed = times.of.pool.is_some_and(|pool| pool.gate.is_some());
+        let is_closed = times.pool.is_some_and(|pool| pool.gate.is_some());
         if shadow.spec.state == State::MonitoringUpdate && is_closed {
             // A gate that is closed holds it. Were that an alert, a gate that asks for alerts would stay closed by it.
             return false;
         }
-        let longest = times.of.longest(shadow.spec.state);
+        let longest = times.longest(shadow.spec.state);
         self.passed(times.transition, longest) && self.passed_or_unknown(held, longest)
     }
 }
@@ -513,7 +521,7 @@ mod tests {
 
     #[test]
     fn a_wait_ends_when_it_says() {
-        let since = times::read(Some("2026-11-21T04:00:00Z"));
+        let since = read_time(Some("2026-11-21T04:00:00Z"));
         let [half, whole] = [30, 60].map(SignedDuration::from_secs);
         let mut clock = Clock::new(since.unwrap(), Ahead::NONE);
         assert!(!clock.passed_or_unknown(since, whole) && !clock.passed(since, half));
@@ -523,7 +531,7 @@ mod tests {
         // A time that cannot be read is not waited for.
         let mut clock = Clock::new(Timestamp::UNIX_EPOCH, Ahead::NONE);
         assert!(
-            clock.passed_or_unknown(times::read(Some("soon")), whole) && !clock.passed(None, whole)
+            clock.passed_or_unknown(read_time(Some("soon")), whole) && !clock.passed(None, whole)
         );
         assert_eq!(clock.next, None);
     }

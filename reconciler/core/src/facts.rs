@@ -14,9 +14,9 @@ use crate::cluster::LedNode;
 use crate::drain::{Obstacle, TOO_MANY_PODS};
 use crate::objects::NodeFacts;
 
+use crate::objects::Ahead;
 use crate::pool::Release;
 pub use crate::pool::{FirstPool, FirstPoolStanding, Owner, PoolFacts, Pools};
-use crate::times::Ahead;
 use crate::window::Starts;
 use crate::workloads::Evicted;
 

@@ -8,13 +8,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use brupop_api::pool::PrometheusGate;
 use brupop_api::printable::printable;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use crate::facts::{FleetFacts, NodeView, Owner};
-use crate::rules::{GateQuery, GateState};
+use crate::rules::GateState;
 
 /// This many good answers in a row open a gate.
 pub const GOOD_IN_A_ROW: u8 = 3;
@@ -97,7 +98,7 @@ pub struct Gates {
     interval: Duration,
     /// The time since which anybody could be asked.
     since: Duration,
-    known: BTreeMap<GateQuery, Heard>,
+    known: BTreeMap<PrometheusGate, Heard>,
 }
 
 impl Gates {
@@ -115,7 +116,7 @@ impl Gates {
     }
 
     /// Returns what is known of this query now.
-    pub fn state(&self, query: &GateQuery, now: Duration) -> GateState {
+    pub fn state(&self, query: &PrometheusGate, now: Duration) -> GateState {
         let known = self.known.get(query).copied().unwrap_or_default();
         match known.state(now) {
             GateState::Unknown if now < self.awaited_until(&known) => GateState::Awaited,
@@ -135,12 +136,13 @@ impl Gates {
     /// once, and when to look again. What is of no gate any more is forgotten.
     pub fn due(
         &mut self,
-        matter: &BTreeSet<&GateQuery>,
-        others: &BTreeSet<&GateQuery>,
+        matter: &BTreeSet<&PrometheusGate>,
+        others: &BTreeSet<&PrometheusGate>,
         now: Duration,
-    ) -> (Vec<GateQuery>, Option<Duration>) {
+    ) -> (Vec<PrometheusGate>, Option<Duration>) {
         let room = QUERIES_MAX.saturating_sub(matter.len());
-        let others: BTreeSet<&GateQuery> = others.difference(matter).copied().take(room).collect();
+        let others: BTreeSet<&PrometheusGate> =
+            others.difference(matter).copied().take(room).collect();
         self.known.retain(|query, known| {
             known.under_way || matter.contains(query) || others.contains(query)
         });
@@ -151,7 +153,7 @@ impl Gates {
         let (interval, holds_for) = (self.interval, self.holds_for());
         // Queries that matter come first, those that have waited longest before others; or a source that does not answer would keep the others
         // from being asked.
-        let mut in_turn: Vec<(bool, &GateQuery)> =
+        let mut in_turn: Vec<(bool, &PrometheusGate)> =
             others.into_iter().map(|query| (false, query)).collect();
         in_turn.extend(matter.iter().map(|query| (true, *query)));
         in_turn.sort_by_key(|(matters, query)| {
@@ -186,7 +188,7 @@ impl Gates {
     }
 
     /// This is the answer to a query that was asked.
-    pub fn answered(&mut self, query: &GateQuery, answer: GateAnswer, now: Duration) {
+    pub fn answered(&mut self, query: &PrometheusGate, answer: GateAnswer, now: Duration) {
         let holds_for = self.holds_for();
         if let Some(known) = self.known.get_mut(query) {
             known.answered(answer, now, holds_for);

@@ -20,7 +20,7 @@ const TEXT: usize = 32;
 /// Memory of a text of a selector beside its bytes, with its share of the requirement.
 const REQUIREMENT: usize = 96;
 
-pub trait Foreign: Sized {
+pub trait Foreign: Default {
     /// Most bytes of one group, as they are in memory.
     const OF_GROUP_MAX: usize;
     /// Most bytes of all groups.
@@ -59,14 +59,14 @@ impl Foreign for Budget {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Kept<T> {
     groups: BTreeMap<String, Group<T>>,
     bytes: usize,
     revision: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Group<T> {
     /// The objects, by namespace and by name.
     items: BTreeMap<String, Arc<Item<T>>>,
@@ -76,28 +76,6 @@ struct Group<T> {
     /// There are too many: nothing more is kept before they are listed again.
     is_given_up: bool,
     revision: u64,
-}
-
-impl<T> Default for Kept<T> {
-    fn default() -> Self {
-        Self {
-            groups: BTreeMap::new(),
-            bytes: 0,
-            revision: 0,
-        }
-    }
-}
-
-impl<T> Default for Group<T> {
-    fn default() -> Self {
-        Self {
-            items: BTreeMap::new(),
-            unlisted: BTreeSet::new(),
-            bytes: 0,
-            is_given_up: false,
-            revision: 0,
-        }
-    }
 }
 
 impl<T: Foreign> Kept<T> {

@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use brupop_api::crds::DONE_POOLS_MAX;
+use brupop_api::pool::PrometheusGate;
 use jiff::Timestamp;
 
 use crate::cluster::Cluster;
-use crate::policy::Policy;
+pub use crate::objects::Ahead;
 use crate::pool::{Owner, Pool};
-use crate::rules::{GateQuery, GateState, Rules};
-pub use crate::times::Ahead;
+use crate::rules::{GateState, Policy, Rules};
 use crate::window::{Span, Starts};
 
 /// A leader's own knowledge of the fleet and its pools.
@@ -93,7 +93,7 @@ impl LeaderState {
         if self.pools_revision != cluster.pools_revision {
             let mut misplaced = misplaced(&cluster.pools);
             let known = |(name, pool): (&String, &Pool)| {
-                let invalid = pool.rules.as_ref().err().map(ToString::to_string);
+                let invalid = pool.rules.as_ref().err().cloned();
                 let state = PoolState {
                     invalid: invalid.or_else(|| misplaced.remove(name.as_str())),
                     ..PoolState::default()
@@ -127,9 +127,17 @@ impl LeaderState {
     }
 
     /// Records for each pool which of its gates is not open.
-    pub fn record_gates(&mut self, cluster: &Cluster, state: impl Fn(&GateQuery) -> GateState) {
+    pub fn record_gates(
+        &mut self,
+        cluster: &Cluster,
+        state: impl Fn(&PrometheusGate) -> GateState,
+    ) {
         for (known, pool) in self.pools.values_mut().zip(cluster.pools.values()) {
-            known.gates = pool.gates().iter().map(|gate| state(&gate.query)).collect();
+            known.gates = pool
+                .gates()
+                .iter()
+                .map(|gate| state(&gate.prometheus))
+                .collect();
         }
     }
 }

@@ -1,14 +1,13 @@
 //! The reconciler's decisions, without client, runtime, clock, environment or randomness: observe → decide.
 //!
 //! - [`cluster`] has one record of [`objects`] for each node, with what a leader knows of it; [`leader`] is what it
-//!   knows besides; [`policy`] is how the fleet is updated.
-//! - [`observe`] turns these and the time into [`facts`]; [`deadlines`] compares times, and says when to look again;
-//!   [`debounced`] is what has to last before it is written.
+//!   knows besides.
+//! - [`observe`] turns these and the time into [`facts`]; [`deadlines`] compares times, and says when to look again.
 //! - [`decide`] turns facts into steps and reasons.
 //! - [`kept`] bounds what is kept of other people's pods and budgets.
 //! - [`drain`] and [`workloads`] say which pods go, what stands in the way, and what has to come back.
-//! - [`pool`] is a part of the fleet, [`rules`] what people say of it; [`leader`] says whose a node is, [`gates`] what is made of
-//!   the answers that close gates.
+//! - [`pool`] is a part of the fleet, [`rules`] what people say of it and of the fleet; [`leader`] says whose a node is, [`gates`] what
+//!   is made of the answers that close gates.
 //! - [`window`] says when updates may start; [`status`] says what people see, [`phases`] what became of updates.
 //!
 //! Read [`facts`] first, then `decide/mod.rs`, `decide/assess.rs` and `decide/allocate.rs`.
@@ -17,7 +16,6 @@
 
 pub mod cluster;
 pub mod deadlines;
-pub mod debounced;
 pub mod decide;
 pub mod drain;
 pub mod facts;
@@ -27,11 +25,9 @@ pub mod leader;
 pub mod objects;
 pub mod observe;
 pub mod phases;
-pub mod policy;
 pub mod pool;
 pub mod rules;
 pub mod status;
-mod times;
 pub mod window;
 pub mod workloads;
 

@@ -11,17 +11,17 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
 use crate::cluster::{Cluster, LedNode, NodeRecord};
-use crate::deadlines::{Clock, NodeTimes};
+use crate::deadlines::Clock;
 use crate::facts::{
     FleetFacts, NO_ZONE, NodeView, Observed, Owner, PoolFacts, Pools, is_unavailable,
 };
 use crate::leader::{LeaderState, PoolState};
+use crate::objects::Ahead;
 use crate::objects::{AgentPod, NodeFacts, runs_bottlerocket};
-use crate::policy::Policy;
 use crate::pool::{FirstPool, FirstPoolStanding, Pool};
+use crate::rules::Policy;
 use crate::rules::{GateState, Rules, limit};
 use crate::status::generation;
-use crate::times::Ahead;
 use crate::window::{Starts, Until};
 use crate::workloads::{self, Evicted, Scales};
 
@@ -44,19 +44,12 @@ pub fn observe<'a>(
     policy: &'a Policy,
     now: Now<'a>,
 ) -> Observed<'a> {
-    let clock = Clock {
+    let mut clock = Clock {
         next: pools.next,
         ahead: pools.ahead.clone(),
         ..Clock::new(now.time, &leader.ahead)
     };
     let fleet = fleet_facts(cluster, pools, leader, now);
-    let mut nodes = Observer {
-        policy,
-        pools: &pools.all,
-        may_force: leader.may_force,
-        pool_left_out: cluster.pool_left_out.is_some(),
-        clock,
-    };
     let mut views = Vec::with_capacity(cluster.records.len());
     let (mut too_long, mut not_opted_in) = (vec![], 0);
     for (name, record) in &cluster.records {
@@ -70,12 +63,14 @@ pub fn observe<'a>(
             too_long.push(name.as_str());
             continue;
         }
-        views.push(nodes.view(name, record, fleet.slots.get(name)));
+        views.push(view(
+            cluster, leader, pools, policy, &mut clock, name, record,
+        ));
     }
     note_own_node(leader.own_node.as_deref(), &mut views);
     note_busy_zones(&pools.all, fleet.slots, &mut views);
     note_control_plane(cluster, fleet.slots, &mut views);
-    let Clock { next, ahead, .. } = nodes.clock;
+    let Clock { next, ahead, .. } = clock;
     Observed {
         fleet,
         views,
@@ -86,80 +81,61 @@ pub fn observe<'a>(
     }
 }
 
-/// Makes the views one after the other.
-struct Observer<'a> {
+/// The view of this name, and of the slot of this name if there is one.
+fn view<'a>(
+    cluster: &'a Cluster,
+    leader: &'a LeaderState,
+    pools: &'a Pools<'a>,
     policy: &'a Policy,
-    pools: &'a [PoolFacts<'a>],
-    /// Whether this reconciler may delete pods.
-    may_force: bool,
-    /// There are more pools than are read.
-    pool_left_out: bool,
-    clock: Clock<'a>,
-}
-
-impl<'a> Observer<'a> {
-    /// The view of this name, and of the slot of this name if there is one.
-    fn view(
-        &mut self,
-        name: &'a str,
-        record: &'a NodeRecord,
-        slot: Option<&'a Slot>,
-    ) -> NodeView<'a> {
-        // No other pool may go on with the update of a pool that is not read any more.
-        let its_pool = slot.and_then(|slot| slot.pool.as_deref());
-        let is_unread = self.pool_left_out
-            && its_pool.is_some_and(|name| self.pools.iter().all(|pool| pool.name != name));
-        let led = &record.led;
-        let owner = match led.owner.filter(|_| !is_unread) {
-            None if self.pools.is_empty() => Owner::DefaultPool,
-            owner => owner.unwrap_or(Owner::Unknown),
-        };
-        let pool = match owner {
-            Owner::Pool(index) => self.pools.get(index),
-            _ => None,
-        };
-        let rules = pool.and_then(|pool| pool.rules);
-        let node = record.node.as_deref();
-        let zone = match rules.and_then(Rules::topology_key) {
-            None => node.and_then(|node| node.zone.as_deref()),
-            Some(key) => node.and_then(|node| node.all_labels.get(key).map(String::as_str)),
-        };
-        let shadow = record.shadow().and_then(ShadowFacts::of);
-        let unreadable_shadow = record
-            .shadow
-            .as_ref()
-            .and_then(|item| item.body.as_ref().err());
-        let marker = node.and_then(NodeFacts::marker);
-        let rules = rules.unwrap_or(&self.policy.default_pool);
-        let steps = &rules.durations;
-        let times = NodeTimes {
-            durations: &self.policy.durations,
-            steps,
-            record,
-            marker,
-            shadow: shadow.as_ref(),
-            slot,
-            pool,
-        };
-        let time = self.clock.facts(&times);
-        let watched = marker.filter(|_| !steps.workloads.is_zero());
-        NodeView {
-            shadow_name: name,
-            owner,
-            node,
-            zone,
-            agent_ready: record.agent().is_some_and(AgentPod::is_ready),
-            runs_this_process: false,
-            shadow,
-            unreadable_shadow: unreadable_shadow.copied(),
-            owner_uid: shadow.and(record.shadow()).and_then(owner_uid),
-            led,
-            force: self.may_force && rules.wants_force,
-            evicted: evicted(led, watched),
-            busy_zone: None,
-            busy_control_plane: None,
-            time,
-        }
+    clock: &mut Clock<'_>,
+    name: &'a str,
+    record: &'a NodeRecord,
+) -> NodeView<'a> {
+    let slot = cluster.ledger().and_then(|ledger| ledger.slots.get(name));
+    // No other pool may go on with the update of a pool that is not read any more.
+    let its_pool = slot.and_then(|slot| slot.pool.as_deref());
+    let is_unread = cluster.pool_left_out.is_some()
+        && its_pool.is_some_and(|name| pools.all.iter().all(|pool| pool.name != name));
+    let led = &record.led;
+    let owner = match led.owner.filter(|_| !is_unread) {
+        None if pools.all.is_empty() => Owner::DefaultPool,
+        owner => owner.unwrap_or(Owner::Unknown),
+    };
+    let pool = match owner {
+        Owner::Pool(index) => pools.all.get(index),
+        _ => None,
+    };
+    let rules = pool.and_then(|pool| pool.rules);
+    let node = record.node.as_deref();
+    let zone = match rules.and_then(Rules::topology_key) {
+        None => node.and_then(|node| node.zone.as_deref()),
+        Some(key) => node.and_then(|node| node.all_labels.get(key).map(String::as_str)),
+    };
+    let shadow = record.shadow().and_then(ShadowFacts::of);
+    let unreadable_shadow = record
+        .shadow
+        .as_ref()
+        .and_then(|item| item.body.as_ref().err());
+    let rules = rules.unwrap_or(&policy.default_pool);
+    let (durations, steps) = (&policy.durations, &rules.durations);
+    let watched = node.and_then(NodeFacts::marker);
+    let watched = watched.filter(|_| !steps.workloads.is_zero());
+    NodeView {
+        shadow_name: name,
+        owner,
+        node,
+        zone,
+        agent_ready: record.agent().is_some_and(AgentPod::is_ready),
+        runs_this_process: false,
+        shadow,
+        unreadable_shadow: unreadable_shadow.copied(),
+        owner_uid: shadow.and(record.shadow()).and_then(owner_uid),
+        led,
+        force: leader.may_force && rules.wants_force,
+        evicted: evicted(led, watched),
+        busy_zone: None,
+        busy_control_plane: None,
+        time: clock.facts(durations, steps, record, shadow.as_ref(), slot, pool),
     }
 }
 

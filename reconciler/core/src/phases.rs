@@ -9,8 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 use crate::cluster::{Cluster, NodeRecord};
 use crate::decide::{Abort, Decisions, Deletion, NOT_RETURNED, Step};
 use crate::facts::{FleetFacts, NodeView};
+use crate::objects::read_time;
 use crate::status::shadow_conditions;
-use crate::times;
 
 brupop_api::words! {
     /// A part of an update. They follow one another without a gap; what an update that is given up was at is left out.
@@ -93,14 +93,14 @@ fn phase_ended_by(
     view: &NodeView<'_>,
     step: Step<'_>,
 ) -> Option<Ended> {
-    let now = times::read(Some(fleet.now))?;
+    let now = read_time(Some(fleet.now))?;
     let record = cluster.records.get(view.shadow_name)?;
     let (shadow, spec) = (record.shadow()?, &record.shadow()?.spec);
-    let transition = || times::read(spec.state_transition_timestamp.as_deref());
-    let slot_since = || times::read(view.slot(fleet)?.since.as_deref());
+    let transition = || read_time(spec.state_transition_timestamp.as_deref());
+    let slot_since = || read_time(view.slot(fleet)?.since.as_deref());
     let (phase, since, until) = match step {
         Step::Stage(_) => {
-            let known = times::read(update_known_since(shadow))?;
+            let known = read_time(update_known_since(shadow))?;
             let ended = transition().unwrap_or(known);
             (Phase::Waiting, known.max(ended), slot_since()?)
         }
@@ -127,11 +127,11 @@ pub fn updates_of(
     views: &[NodeView<'_>],
     decisions: &Decisions<'_>,
 ) -> Vec<Ended> {
-    let now = times::read(Some(fleet.now));
+    let now = read_time(Some(fleet.now));
     let over = decisions.freed.iter().filter_map(|&(name, index)| {
         let slot = fleet.slots.get(name)?;
         let result = result(slot, index.and_then(|index| views.get(index)));
-        let since = times::read(slot.since.as_deref()).filter(|_| result == UPDATED);
+        let since = read_time(slot.since.as_deref()).filter(|_| result == UPDATED);
         Some(Ended::Update {
             result,
             took: since.zip(now).map(|(since, now)| lasted(since, now)),
@@ -175,7 +175,7 @@ fn node_changed_since(record: &NodeRecord) -> Option<Timestamp> {
         .excluded_at
         .as_ref()
         .or(marker.drain_started_at.as_ref());
-    times::read(since.map(String::as_str))
+    read_time(since.map(String::as_str))
 }
 
 /// The clocks of two leaders may differ, so an end may lie before its beginning.

@@ -5,7 +5,7 @@ use std::fmt;
 
 use brupop_api::item::{self, Readable, Unreadable};
 use brupop_api::names::DEFAULT_POOL;
-use brupop_api::pool::{BottlerocketPoolSpec, NodeSelector, Operator};
+use brupop_api::pool::{BottlerocketPoolSpec, Gate, NodeSelector, Operator};
 use brupop_api::{BottlerocketPool, BottlerocketPoolStatus, Item};
 use jiff::{Timestamp, Unit};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -13,8 +13,8 @@ use kube::core::{Expression, Selector, SelectorExt as _};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::rules::{GateState, Invalid, PoolGate, Rules};
-use crate::times::Ahead;
+use crate::objects::Ahead;
+use crate::rules::{GateState, Rules};
 use crate::window::{Span, Starts, Until};
 
 /// A version, and the variant of the nodes that are to run it.
@@ -48,7 +48,7 @@ pub struct Pool {
     /// A person paused it, as far as the spec can be read.
     pub paused: bool,
     /// Its rules for these nodes; or why they cannot be understood.
-    pub rules: Result<Rules, Invalid>,
+    pub rules: Result<Rules, String>,
 }
 
 /// Maximum number of pools that are read, the first by name. While there are more, no update begins.
@@ -75,7 +75,7 @@ impl Pool {
         self.rules.as_ref().ok()
     }
 
-    pub(crate) fn gates(&self) -> &[PoolGate] {
+    pub(crate) fn gates(&self) -> &[Gate] {
         self.rules().map_or(&[], |rules| &rules.gates)
     }
 }
@@ -88,7 +88,7 @@ impl From<Item<Self>> for Pool {
             selector: None,
             priority: u64::MAX,
             paused: false,
-            rules: Err(Invalid::new("metadata", why.to_string())),
+            rules: Err(format!("metadata: {why}")),
         })
     }
 }
@@ -124,7 +124,7 @@ impl Readable for Pool {
             .map(|spec| Selector::from_iter(requirements(&spec.node_selector)));
         let rules = spec
             .as_ref()
-            .map_err(|error| Invalid::new("spec", Unreadable::from(error).to_string()))
+            .map_err(|error| format!("spec: {}", Unreadable::from(error)))
             .and_then(Rules::of);
         Ok(Self {
             metadata,

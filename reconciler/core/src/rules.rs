@@ -1,11 +1,10 @@
-//! The rules of a pool, from its spec or from the settings.
+//! The rules for updating a fleet, and those of a pool, from its spec or from the settings.
 
-use std::fmt;
 use std::str::FromStr;
 
 use brupop_api::names::{DEFAULT_POOL, ZONE_LABEL};
 use brupop_api::pool::{
-    self, BottlerocketPoolSpec, DependsOn, FIVE_FIELDS, Freeze, OnTimeout, Topology, TopologyMode,
+    BottlerocketPoolSpec, DependsOn, FIVE_FIELDS, Freeze, Gate, OnTimeout, Topology, TopologyMode,
     Window,
 };
 use jiff::tz::TimeZone;
@@ -14,6 +13,45 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use semver::Version;
 
 use crate::window::{self, Schedule, Span, Starts, Until, time_zone};
+
+/// The rules for updating a fleet.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    /// The rules of the default pool, whose nodes no `BottlerocketPool` selects.
+    pub default_pool: Rules,
+    pub durations: Durations,
+    /// Whether nodes that run Bottlerocket and have no label of ours are opted in.
+    pub auto_label: bool,
+}
+
+/// Durations and waits of the whole fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Durations {
+    /// The time that download and activation may take.
+    pub stage: SignedDuration,
+    pub reboot: SignedDuration,
+    /// For short steps: the agent's first and last report of an update, a node that becomes Ready again.
+    pub settle: SignedDuration,
+    /// Time for which a node waits after its first failure.
+    pub back_off_base: SignedDuration,
+    /// The age that a node must have before it is updated.
+    pub min_node_age: SignedDuration,
+    /// Time for which a node that somebody else has cordoned takes a place of the limit.
+    pub others_cordon: SignedDuration,
+}
+
+impl Default for Durations {
+    fn default() -> Self {
+        Self {
+            stage: SignedDuration::from_hours(4),
+            reboot: SignedDuration::from_mins(30),
+            settle: SignedDuration::from_mins(10),
+            back_off_base: SignedDuration::from_mins(2),
+            min_node_age: SignedDuration::from_mins(5),
+            others_cordon: SignedDuration::from_hours(1),
+        }
+    }
+}
 
 /// The rules of a pool, from its spec or, for the default pool, from the settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,7 +76,7 @@ pub struct Rules {
     /// Whether pods that are left at the drain's deadline are deleted, if the reconciler may do so.
     pub wants_force: bool,
     /// The gates that must be open.
-    pub gates: Vec<PoolGate>,
+    pub gates: Vec<Gate>,
 }
 
 impl Rules {
@@ -159,22 +197,6 @@ impl Default for StepDurations {
     }
 }
 
-/// A query to a source. Gates with equal queries share the answer.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct GateQuery {
-    pub source: String,
-    /// The query that must find nothing.
-    pub expression: String,
-    /// The query that must find something.
-    pub requires: Option<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolGate {
-    pub name: String,
-    pub query: GateQuery,
-}
-
 /// The state of a gate; the later ones are worse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GateState {
@@ -253,36 +275,12 @@ const AGE_MAX: SignedDuration = SignedDuration::from_hours(90 * 24);
 /// Longest drain, and so on: that of the environment's settings.
 const STEP_MAX: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// An invalid field, and what to write instead.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Invalid {
-    /// The path of the field.
-    pub field: String,
-    /// The fault, and what to write instead.
-    pub why: String,
-}
-
-impl Invalid {
-    pub(crate) fn new(field: impl Into<String>, why: impl Into<String>) -> Self {
-        Self {
-            field: field.into(),
-            why: why.into(),
-        }
-    }
-}
-
-impl fmt::Display for Invalid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.why)
-    }
-}
-
 impl Rules {
     /// The rules that this spec means, once the schema has let it in. The webhook asks this, too, before a pool is stored.
     ///
     /// # Errors
     /// The first field that cannot be understood.
-    pub fn of(spec: &BottlerocketPoolSpec) -> Result<Self, Invalid> {
+    pub fn of(spec: &BottlerocketPoolSpec) -> Result<Self, String> {
         let windows = spec
             .windows
             .iter()
@@ -313,14 +311,14 @@ impl Rules {
             .filter(|(least, bound)| least >= bound)
         {
             let why = format!(
-                "no version is at least {least} and below {bound}: write a lower atLeast, or a higher below"
+                "spec.versions: no version is at least {least} and below {bound}: write a lower atLeast, or a higher below"
             );
-            return Err(Invalid::new("spec.versions", why));
+            return Err(why);
         }
         Ok(Self {
             paused: spec.paused,
             limit: limit(&spec.max_unavailable)
-                .map_err(|why| Invalid::new("spec.maxUnavailable", why))?,
+                .map_err(|why| format!("spec.maxUnavailable: {why}"))?,
             windows: windows.collect::<Result<_, _>>()?,
             freezes: freezes.collect::<Result<_, _>>()?,
             at_least,
@@ -367,70 +365,64 @@ pub fn limit(text: &IntOrString) -> Result<Limit, String> {
     })
 }
 
-fn version(field: &str, text: Option<&str>) -> Result<Option<Version>, Invalid> {
+fn version(field: &str, text: Option<&str>) -> Result<Option<Version>, String> {
     text.map(|text| {
         Version::parse(text)
-            .map_err(|_| Invalid::new(field, "write a semantic version, such as 1.20.0"))
+            .map_err(|_| format!("{field}: write a semantic version, such as 1.20.0"))
     })
     .transpose()
 }
 
-fn span(nth: usize, freeze: &Freeze) -> Result<(Timestamp, Timestamp), Invalid> {
+fn span(nth: usize, freeze: &Freeze) -> Result<(Timestamp, Timestamp), String> {
     let time = |field: &str, text: &str| {
         text.parse::<Timestamp>().map_err(|_| {
-            let field = format!("spec.freezes[{nth}].{field}");
-            Invalid::new(
-                field,
-                "write a time with its offset, such as 2026-12-20T00:00:00+01:00",
+            format!(
+                "spec.freezes[{nth}].{field}: write a time with its offset, such as 2026-12-20T00:00:00+01:00"
             )
         })
     };
     Ok((time("start", &freeze.start)?, time("end", &freeze.end)?))
 }
 
-fn soak(nth: usize, after: &DependsOn) -> Result<(String, SignedDuration), Invalid> {
+fn soak(nth: usize, after: &DependsOn) -> Result<(String, SignedDuration), String> {
     if after.pool == DEFAULT_POOL {
-        let why = "no pool can depend on the pool default; give its nodes a pool of their own";
-        return Err(Invalid::new(format!("spec.dependsOn[{nth}].pool"), why));
+        return Err(format!(
+            "spec.dependsOn[{nth}].pool: no pool can depend on the pool default; give its nodes a pool of their own"
+        ));
     }
     let field = format!("spec.dependsOn[{nth}].soak");
     Ok((
         after.pool.clone(),
-        duration(field, &after.soak, SignedDuration::ZERO, AGE_MAX)?,
+        duration(&field, &after.soak, SignedDuration::ZERO, AGE_MAX)?,
     ))
 }
 
-fn gate(nth: usize, gate: &pool::Gate) -> Result<PoolGate, Invalid> {
-    let asks = |of: &str, query: &str| {
-        if query.trim().is_empty() {
-            let field = format!("spec.gates[{nth}].prometheus.{of}");
-            return Err(Invalid::new(field, "write an expression of PromQL"));
-        }
-        Ok(query.to_owned())
-    };
-    let prometheus = &gate.prometheus;
-    let requires = prometheus.requires.as_deref();
-    Ok(PoolGate {
-        name: gate.name.clone(),
-        query: GateQuery {
-            source: prometheus.source.clone(),
-            expression: asks("query", &prometheus.query)?,
-            requires: requires.map(|it| asks("requires", it)).transpose()?,
-        },
-    })
+fn gate(nth: usize, gate: &Gate) -> Result<Gate, String> {
+    let Gate { prometheus, .. } = gate;
+    let queries = [
+        ("query", Some(&prometheus.query)),
+        ("requires", prometheus.requires.as_ref()),
+    ];
+    let is_blank = |query: Option<&String>| query.is_some_and(|query| query.trim().is_empty());
+    match queries.into_iter().find(|(_, query)| is_blank(*query)) {
+        None => Ok(gate.clone()),
+        Some((field, _)) => Err(format!(
+            "spec.gates[{nth}].prometheus.{field}: write an expression of PromQL"
+        )),
+    }
 }
 
-fn step(field: &str, text: &str) -> Result<SignedDuration, Invalid> {
+fn step(field: &str, text: &str) -> Result<SignedDuration, String> {
     duration(field, text, SignedDuration::ZERO, STEP_MAX)
 }
 
 /// A duration between these.
 fn duration(
-    field: impl Into<String>,
+    field: &str,
     text: &str,
     least: SignedDuration,
     most: SignedDuration,
-) -> Result<SignedDuration, Invalid> {
+) -> Result<SignedDuration, String> {
     let duration: Option<SignedDuration> = text.parse().ok();
     duration
         .filter(|duration| (least..=most).contains(duration))
@@ -439,34 +431,34 @@ fn duration(
                 most.as_hours(),
                 if least.is_zero() { "" } else { " from 1s" },
             );
-            Invalid::new(
-                field,
-                format!(
-                    "write hours, minutes and seconds{from} up to {hours}h, such as 24h or 1h30m"
-                ),
+            format!(
+                "{field}: write hours, minutes and seconds{from} up to {hours}h, such as 24h or 1h30m"
             )
         })
 }
 
-fn schedule(nth: usize, window: &Window) -> Result<Schedule, Invalid> {
-    let field = |field: &str| format!("spec.windows[{nth}].{field}");
-    let zone = time_zone(&window.time_zone).map_err(|why| Invalid::new(field("timeZone"), why))?;
+fn schedule(nth: usize, window: &Window) -> Result<Schedule, String> {
+    let of = format!("spec.windows[{nth}]");
+    let zone = time_zone(&window.time_zone).map_err(|why| format!("{of}.timeZone: {why}"))?;
     let fields = window.schedule.split_whitespace().count();
     if fields != 5 {
-        return Err(Invalid::new(
-            field("schedule"),
-            format!("it has {fields} fields: {FIVE_FIELDS}"),
+        return Err(format!(
+            "{of}.schedule: it has {fields} fields: {FIVE_FIELDS}"
         ));
     }
     let length = duration(
-        field("duration"),
+        &format!("{of}.duration"),
         &window.duration,
         SignedDuration::from_secs(1),
         WINDOW_MAX,
     )?;
     Schedule::new(&window.schedule, zone, Some(length))
-        .map_err(|why| Invalid::new(field("schedule"), why))
+        .map_err(|why| format!("{of}.schedule: {why}"))
 }
+
+/// The default policy, for tests to borrow from.
+#[cfg(test)]
+pub(crate) static USUAL: std::sync::LazyLock<Policy> = std::sync::LazyLock::new(Policy::default);
 
 #[cfg(test)]
 mod tests;

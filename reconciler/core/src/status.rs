@@ -1,8 +1,10 @@
-//! Conditions of shadows, fleet and pools, and texts of Events, for people.
+//! Conditions of shadows, fleet and pools, and texts of Events, for people; and when they are written.
 
 mod events;
 mod fleet;
 mod pools;
+
+use std::time::Duration;
 
 use brupop_api::conditions::ConditionStatus::{self, False, True};
 use brupop_api::conditions::{
@@ -19,10 +21,16 @@ use serde_json::{Value, json};
 
 use crate::decide::{Reason, TO_GO_ON, goes_back};
 use crate::facts::NodeView;
-use crate::times;
+use crate::objects::read_time;
 pub use events::EventText;
 pub use fleet::{DesiredFleetStatus, Progress, halted_versions, halts, stalled_pools};
 pub use pools::{DesiredPoolStatus, NoAnswer, pools};
+
+/// Time for which a condition must stay the same before it is written: one that passes at once is not worth a request.
+const SETTLED: Duration = Duration::from_secs(1);
+/// Interval of writes under constant change: changes of one node must not keep the fleet's
+/// status from being written.
+const WRITTEN_AT_LATEST: Duration = Duration::from_secs(5);
 
 /// Returns what people have asked of a node that has no update, and may have forgotten: it takes effect with the next update.
 pub fn left_by_people(view: &NodeView<'_>) -> Option<&'static str> {
@@ -185,7 +193,7 @@ impl DesiredCondition {
         let found = conditions
             .iter()
             .find(|condition| condition.type_ == self.type_)?;
-        times::read(Some(&found.last_transition_time)).and(Some(found))
+        read_time(Some(&found.last_transition_time)).and(Some(found))
     }
 
     /// The condition of this generation of the spec as it is to be stored over these, with the time at which its status
@@ -207,6 +215,49 @@ impl DesiredCondition {
             observed_generation: generation,
             last_transition_time: since.to_owned(),
         }
+    }
+}
+
+/// A wanted write of one object. It is made once it has been stable for a moment, for most reasons last no longer;
+/// or once others have been wanted before it for long enough.
+#[derive(Debug)]
+pub struct Debounced<W> {
+    wanted: Option<W>,
+    since: Duration,
+    /// The time since which this, or something else before it, could not be written.
+    waiting_since: Duration,
+}
+
+impl<W> Default for Debounced<W> {
+    fn default() -> Self {
+        Self {
+            wanted: None,
+            since: Duration::ZERO,
+            waiting_since: Duration::ZERO,
+        }
+    }
+}
+
+impl<W: PartialEq> Debounced<W> {
+    /// This is wanted now. Returns when to ask again; `None` if it has been wanted for long enough to be written.
+    pub fn waits_until(&mut self, wanted: W, now: Duration) -> Option<Duration> {
+        if self.wanted.is_none() {
+            self.waiting_since = now;
+        }
+        if self.wanted.as_ref() != Some(&wanted) {
+            self.since = now;
+        }
+        self.wanted = Some(wanted);
+        let due = (self.since + SETTLED).min(self.waiting_since + WRITTEN_AT_LATEST);
+        if now >= due {
+            self.waiting_since = now;
+        }
+        (now < due).then_some(due)
+    }
+
+    /// Nothing is to be written any more.
+    pub fn forget(&mut self) {
+        self.wanted = None;
     }
 }
 

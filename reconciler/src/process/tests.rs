@@ -6,7 +6,7 @@ use std::thread;
 
 use super::*;
 use crate::lease::tests::{api_server, election, of_another, watched};
-use brupop_core::policy::Policy;
+use brupop_core::rules::Policy;
 use clap::Parser as _;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;

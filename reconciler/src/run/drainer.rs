@@ -18,7 +18,7 @@ use brupop_core::drain::{
 use brupop_core::facts::NodeView;
 use brupop_core::leader::LeaderState;
 use brupop_core::objects::{Budget, PodItem, is_operator_pod};
-use brupop_core::policy::Policy;
+use brupop_core::rules::Policy;
 use brupop_core::rules::Rules;
 use brupop_core::workloads::{self, Evicted, Scale, Scales, Workload};
 use brupop_runtime::Listing;

@@ -9,9 +9,10 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use brupop_api::pool::PrometheusGate;
 use brupop_api::printable::printable;
 use brupop_core::gates::{ANSWER_MAX, GateAnswer, Gates, TOO_LONG, matter, read_answer, refusal};
-use brupop_core::rules::{GateQuery, GateState};
+use brupop_core::rules::GateState;
 use brupop_core::status::NoAnswer;
 use brupop_runtime::errors::describe;
 use brupop_runtime::{FailureLog, client};
@@ -50,7 +51,7 @@ const NO_AUTHORITY: &str = " has to hold the authorities for an https URL, as PE
 pub(crate) struct GateAnswers {
     gates: Gates,
     /// The reason why queries have no answer.
-    failures: BTreeMap<GateQuery, FailureLog>,
+    failures: BTreeMap<PrometheusGate, FailureLog>,
     /// Number of answers that each answer counts for. In a plan one good answer opens a gate: what the leader was told before is
     /// stored nowhere.
     pub(crate) times: u8,
@@ -67,12 +68,12 @@ impl GateAnswers {
     }
 
     /// Returns what is known of this query now.
-    pub(crate) fn state(&self, query: &GateQuery, now: Duration) -> GateState {
+    pub(crate) fn state(&self, query: &PrometheusGate, now: Duration) -> GateState {
         self.gates.state(query, now)
     }
 
     /// Returns why this query has no answer, if it has none.
-    pub(crate) fn failure(&self, query: &GateQuery) -> Option<NoAnswer<'_>> {
+    pub(crate) fn failure(&self, query: &PrometheusGate) -> Option<NoAnswer<'_>> {
         self.failures
             .get(query)
             .map_or(Some(NoAnswer::NotAsked), |log| {
@@ -83,11 +84,11 @@ impl GateAnswers {
     /// This is the answer to a query, or why there is none.
     pub(crate) fn answered(
         &mut self,
-        query: &GateQuery,
+        query: &PrometheusGate,
         answer: &Result<GateAnswer, String>,
         now: Duration,
     ) {
-        let (source, expression) = (&query.source, printable(&query.expression, QUERY_LOGGED));
+        let (source, expression) = (&query.source, printable(&query.query, QUERY_LOGGED));
         let log = self.failures.entry(query.clone()).or_default();
         match answer {
             Ok(_) if log.resolved() => {
@@ -113,10 +114,10 @@ impl Reconciler {
     pub(crate) fn ask(&mut self, pass: &mut Pass<'_>) {
         let now = self.now();
         let matter = matter(&pass.observed.fleet, &pass.observed.views);
-        let queries: BTreeSet<&GateQuery> = pass
+        let queries: BTreeSet<&PrometheusGate> = pass
             .cluster
             .gates_of(&matter)
-            .map(|(_, gate)| &gate.query)
+            .map(|(_, gate)| &gate.prometheus)
             .collect();
         let all = pass.cluster.gate_queries();
         self.leading
@@ -134,7 +135,7 @@ impl Reconciler {
             });
         }
         let gates = pass.cluster.gates_of(&matter).map(|(pool, gate)| {
-            let state = self.leading.gates.state(&gate.query, now);
+            let state = self.leading.gates.state(&gate.prometheus, now);
             (pool, &*gate.name, state)
         });
         pass.gauges.tell_gates(gates);
@@ -143,7 +144,7 @@ impl Reconciler {
 
 /// Asks a source, of those in this folder. `Err` says why there is no answer, or that it says nothing: in a sentence that has no word
 /// of a certificate or a token, of a URL the host, and of an answer that the expression is none.
-async fn ask(folder: &Path, query: &GateQuery) -> Result<GateAnswer, String> {
+async fn ask(folder: &Path, query: &PrometheusGate) -> Result<GateAnswer, String> {
     let answer = tokio::time::timeout(TIMEOUT, answer(folder, query)).await;
     answer.unwrap_or_else(|_| Err(timed_out()))
 }
@@ -157,7 +158,7 @@ fn of_secret(file: &str, what: &str) -> String {
     format!("{file} of the Secret brupop-gate-sources{what}")
 }
 
-async fn answer(folder: &Path, query: &GateQuery) -> Result<GateAnswer, String> {
+async fn answer(folder: &Path, query: &PrometheusGate) -> Result<GateAnswer, String> {
     let source = Source::read(folder, &query.source)?;
     let client = source.client()?;
     let requires = OptionFuture::from(
@@ -166,8 +167,7 @@ async fn answer(folder: &Path, query: &GateQuery) -> Result<GateAnswer, String> 
             .as_deref()
             .map(|it| source.find(&client, "requires", it)),
     );
-    let (query, requires) =
-        tokio::join!(source.find(&client, "query", &query.expression), requires);
+    let (query, requires) = tokio::join!(source.find(&client, "query", &query.query), requires);
     Ok(GateAnswer::of(query?, requires.transpose()?))
 }
 

@@ -5,15 +5,14 @@ use std::time::Duration;
 
 use brupop_api::conditions::{Condition, PROGRESSING};
 use brupop_api::fleet::VersionRecord;
+use brupop_api::pool::PrometheusGate;
 use brupop_api::{BottlerocketShadow, NodeCounts, Object, State, names};
 use brupop_core::cluster::Cluster;
 use brupop_core::deadlines::{EXCLUDED, TRANSITION, back_off_text, wait_text};
-use brupop_core::debounced::Debounced;
 use brupop_core::decide::{Abort, Decision, Named, Reason};
 use brupop_core::facts::NodeView;
-use brupop_core::rules::GateQuery;
 use brupop_core::status::{
-    self, DesiredCondition, DesiredFleetStatus, DesiredPoolStatus, EventText, Progress,
+    self, Debounced, DesiredCondition, DesiredFleetStatus, DesiredPoolStatus, EventText, Progress,
 };
 use brupop_runtime::FailureLog;
 use brupop_runtime::errors::describe;
@@ -397,7 +396,7 @@ impl Reconciler {
     /// Writes the statuses of the pools, once they no longer change.
     pub(crate) fn sum_up_pools(&mut self, pass: &mut Pass<'_>, nodes: &[Decision<'_>]) {
         let cluster = pass.cluster;
-        let unanswered = |query: &GateQuery| self.leading.gates.failure(query);
+        let unanswered = |query: &PrometheusGate| self.leading.gates.failure(query);
         let may_force = self.leading.may_force.holds().is_ok();
         let wanted = status::pools(pass.observed, nodes, unanswered, may_force);
         for ((name, pool), wanted) in cluster.pools.iter().zip(wanted) {

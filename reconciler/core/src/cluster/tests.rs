@@ -1,10 +1,12 @@
 //! Properties of watch events, in any order.
 
+mod answered;
+
 use super::*;
 use crate::drain::PodKey;
 use crate::objects::PodItem;
 use crate::tests::world;
-use brupop_api::{BottlerocketShadow, names};
+use brupop_api::BottlerocketShadow;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -16,11 +18,7 @@ fn node(name: &str, is_ready: bool) -> Item<NodeFacts> {
 }
 
 fn shadow(name: &str, state: &str) -> Item<BottlerocketShadow> {
-    world::shadow(
-        &names::shadow_name(name),
-        json!({"state": state}),
-        json!({}),
-    )
+    world::shadow(&shadow_name(name), json!({"state": state}), json!({}))
 }
 
 /// An agent's pod; without a node it cannot be read.
@@ -58,7 +56,7 @@ impl Event {
                 shadow(&name(of), if *known { "Idle" } else { "Dreaming" }).put(cluster);
             }
             Self::ShadowGone(of) => {
-                Item::<BottlerocketShadow>::remove(&names::shadow_name(&name(of)), cluster);
+                Item::<BottlerocketShadow>::remove(&shadow_name(&name(of)), cluster);
             }
             Self::Agent(of, on, ready) => {
                 let on = on.as_ref().map(name);

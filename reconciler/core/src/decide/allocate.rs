@@ -16,9 +16,8 @@ use brupop_api::fleet::{BottlerocketFleetStatus, Slot, VersionRecord};
 use brupop_api::{Field, Object, State, Value, Write};
 
 use super::assess::{Decision, wait};
-use super::rollout::Survey;
-use super::versions::VersionRecords;
-use super::{Candidate, Freed, LimitScope, Reason, assess};
+use super::versions::{Survey, VersionRecords};
+use super::{Candidate, LimitScope, Reason, assess};
 use crate::drain::Obstacle;
 use crate::facts::{FleetFacts, NO_ZONE, NodeView, Owner, is_unavailable};
 use crate::objects::NodeFacts;
@@ -34,7 +33,7 @@ const LEFT_POOL: &str = "of a node that has left the pool";
 pub(crate) fn join_slots<'v, 'a>(
     fleet: &FleetFacts<'a>,
     views: &'v [NodeView<'a>],
-) -> (Vec<Candidate<'v, 'a>>, Freed<'a>) {
+) -> (Vec<Candidate<'v, 'a>>, Vec<(&'a str, Option<usize>)>) {
     debug_assert!(
         views.is_sorted_by_key(|view| view.shadow_name),
         "the views are sorted"
@@ -82,7 +81,7 @@ pub struct Decisions<'a> {
     /// Versions that this write halts.
     pub halted: Vec<VersionRecord>,
     /// The slots that this write gives back, by name, and the view (by index) that each belongs to, if there is one.
-    pub freed: Freed<'a>,
+    pub freed: Vec<(&'a str, Option<usize>)>,
 }
 
 /// Gives back the slots of updates that are over, and takes slots for nodes that may begin: updates already running without a slot
@@ -90,7 +89,7 @@ pub struct Decisions<'a> {
 pub(super) fn allocate<'a>(
     fleet: &FleetFacts<'a>,
     nodes: &[Candidate<'_, 'a>],
-    freed: Freed<'a>,
+    freed: Vec<(&'a str, Option<usize>)>,
     survey: &Survey<'a>,
 ) -> Decisions<'a> {
     if !fleet.is_led() {

@@ -7,7 +7,6 @@ mod allocate;
 mod assess;
 mod eligibility;
 mod reason;
-mod rollout;
 mod step;
 mod versions;
 
@@ -26,10 +25,10 @@ use brupop_api::{Field, Marker, Object, State, Value, Write, names};
 pub(crate) use eligibility::goes_back;
 pub(crate) use reason::OVERGROWN;
 pub use reason::{Abort, LimitScope, Named, Reason, TO_GO_ON};
-use rollout::{Survey, offers};
 pub use step::{Deletion, Effect, Step, new_shadow};
 pub(crate) use versions::NOT_RETURNED;
 pub use versions::why_halted;
+use versions::{Survey, offers};
 
 impl Observed<'_> {
     /// Decides what to do in this fleet now; see [`decide`].
@@ -97,12 +96,10 @@ pub fn decide<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Decisions<'
 ///
 /// An update counts to its end: while its node reboots and is monitored, an autoscaler launches a node of the old version for
 /// its pods. That one has to be removed, and none that is up to date.
-type Needed<'a> = BTreeSet<(Option<usize>, &'a str)>;
-
-fn needed_versions<'a>(nodes: &[Candidate<'_, 'a>]) -> Needed<'a> {
+fn needed_versions<'a>(nodes: &[Candidate<'_, 'a>]) -> BTreeSet<(Option<usize>, &'a str)> {
     // Most of the time no node is kept.
     if !nodes.iter().any(|node| is_kept(node.view)) {
-        return Needed::new();
+        return BTreeSet::new();
     }
     let waits = |node: &&Candidate<'_, 'a>| node.held().is_some() || node.asks.reason.needs_place();
     let waiting = nodes.iter().filter(waits).map(|node| node.view);
@@ -121,7 +118,7 @@ fn release<'a>(
     fleet: &FleetFacts<'a>,
     view: &NodeView<'a>,
     slot: Option<&Slot>,
-    needed: &Needed<'a>,
+    needed: &BTreeSet<(Option<usize>, &'a str)>,
 ) -> Option<Step<'a>> {
     let node = view.node.filter(|_| fleet.is_led() && is_kept(view))?;
     let pool = fleet.pool_of(view);
@@ -184,9 +181,6 @@ impl<'a> Candidate<'_, 'a> {
         self.slot.filter(|_| !self.is_over)
     }
 }
-
-/// The slots that are given back, by name, and the node (by index) that each belongs to, if there is one.
-pub(crate) type Freed<'a> = Vec<(&'a str, Option<usize>)>;
 
 #[cfg(test)]
 mod tests;

@@ -32,12 +32,14 @@ mod versions;
 mod world;
 mod zones;
 
+use std::collections::BTreeSet;
+
 use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::shadow::LastFailure;
 use brupop_api::{Field, Marker, State, Value, Write};
 
 use super::assess::assess;
-use super::{Decision, Decisions, Effect, Needed, Reason, Step, release};
+use super::{Decision, Decisions, Effect, Reason, Step, release};
 use crate::facts::{FleetFacts, NodeView};
 
 /// The decision for a node, and its requests to the API server.
@@ -54,7 +56,7 @@ fn decide<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Decided<'a> {
     let it = assess(fleet, view, slot);
     let step = it
         .step
-        .or_else(|| release(fleet, view, slot, &Needed::new()));
+        .or_else(|| release(fleet, view, slot, &BTreeSet::new()));
     Decided::of(fleet, view, Decision { step, ..it })
 }
 

@@ -1,5 +1,7 @@
 //! Tests of the pods that are evicted, and of their order.
 
+mod obstacles;
+
 use super::*;
 use crate::objects::Budget;
 use crate::tests::world::{self, rows};

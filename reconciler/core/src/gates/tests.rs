@@ -9,12 +9,12 @@ use proptest::prelude::*;
 use std::collections::VecDeque;
 
 const INTERVAL: Duration = Duration::from_secs(30);
-const NONE: BTreeSet<&GateQuery> = BTreeSet::new();
+const NONE: BTreeSet<&PrometheusGate> = BTreeSet::new();
 
-fn query(query: &str) -> GateQuery {
-    GateQuery {
+fn query(query: &str) -> PrometheusGate {
+    PrometheusGate {
         source: "main".to_owned(),
-        expression: query.to_owned(),
+        query: query.to_owned(),
         requires: None,
     }
 }
@@ -24,7 +24,7 @@ fn at(seconds: u64) -> Duration {
 }
 
 /// Asks at this time and has the answer at once.
-fn ask(gates: &mut Gates, query: &GateQuery, answer: GateAnswer, now: Duration) {
+fn ask(gates: &mut Gates, query: &PrometheusGate, answer: GateAnswer, now: Duration) {
     let (due, _) = gates.due(&BTreeSet::from([query]), &NONE, now);
     assert_eq!(due, std::slice::from_ref(query), "it is not due");
     gates.answered(query, answer, now);
@@ -33,12 +33,12 @@ fn ask(gates: &mut Gates, query: &GateQuery, answer: GateAnswer, now: Duration) 
 /// Questions to a source that hangs have all places, again and again; one to another source has its turn all the same.
 #[test]
 fn a_source_that_hangs_keeps_no_other_from_being_asked() {
-    let hangs = |nth: usize| GateQuery {
+    let hangs = |nth: usize| PrometheusGate {
         source: "a-dead".into(),
         ..query(&format!("up == {nth:02}"))
     };
-    let all: Vec<GateQuery> = (0..AT_ONCE * 3).map(hangs).chain([query("up")]).collect();
-    let matter: BTreeSet<&GateQuery> = all.iter().collect();
+    let all: Vec<PrometheusGate> = (0..AT_ONCE * 3).map(hangs).chain([query("up")]).collect();
+    let matter: BTreeSet<&PrometheusGate> = all.iter().collect();
     let mut gates = Gates::new(INTERVAL, at(0));
     let (mut under_way, mut asked) = (VecDeque::new(), 0);
     for second in 0..600 {
@@ -201,10 +201,10 @@ fn a_gate_that_nothing_waits_for_is_asked_once_and_until_there_is_an_answer() {
 /// Returns what is asked, as long as something is due and each question is answered.
 fn asked_until_none_is_due(
     gates: &mut Gates,
-    matter: &BTreeSet<&GateQuery>,
-    others: &BTreeSet<&GateQuery>,
+    matter: &BTreeSet<&PrometheusGate>,
+    others: &BTreeSet<&PrometheusGate>,
     now: Duration,
-) -> Vec<GateQuery> {
+) -> Vec<PrometheusGate> {
     let mut asked = vec![];
     loop {
         let (due, _) = gates.due(matter, others, now);
@@ -226,15 +226,16 @@ fn asked_until_none_is_due(
 /// There are 64 places, and those that matter have them first.
 #[test]
 fn gates_that_nothing_waits_for_take_no_place_from_those_that_matter() {
-    let many: Vec<GateQuery> = (0..200)
+    let many: Vec<PrometheusGate> = (0..200)
         .map(|nth| query(&format!("up == {nth:03}")))
         .collect();
     let mut gates = Gates::new(INTERVAL, at(0));
     let all = many.iter().collect();
-    let mut ask_all =
-        |matter: &BTreeSet<&GateQuery>, now| asked_until_none_is_due(&mut gates, matter, &all, now);
+    let mut ask_all = |matter: &BTreeSet<&PrometheusGate>, now| {
+        asked_until_none_is_due(&mut gates, matter, &all, now)
+    };
     assert_eq!(ask_all(&NONE, at(0)), many[..QUERIES_MAX]);
-    let matter: BTreeSet<&GateQuery> = many[150..].iter().collect();
+    let matter: BTreeSet<&PrometheusGate> = many[150..].iter().collect();
     assert_eq!(ask_all(&matter, at(1)), many[150..]);
 }
 

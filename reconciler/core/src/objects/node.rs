@@ -12,8 +12,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use super::{ReadCondition, Readiness, bytes};
-use crate::times;
+use super::{ReadCondition, Readiness, bytes, read_time};
 
 /// Labels and annotations of a Node that matter here.
 const LABELS: [&str; 4] = [
@@ -345,7 +344,7 @@ impl NodeFacts {
             .taints
             .iter()
             .find(|taint| taint["key"] == UNSCHEDULABLE);
-        self.cordoned_at = cordoned.and_then(|taint| times::read(taint["timeAdded"].as_str()));
+        self.cordoned_at = cordoned.and_then(|taint| read_time(taint["timeAdded"].as_str()));
         self.volumes_in_use = volumes_in_use.len();
         self.tainted = has_taint(names::UPDATING_TAINT);
         self.do_not_disrupt = self

@@ -13,7 +13,7 @@ use super::*;
 use crate::cluster::Watched as _;
 use crate::decide::Reason;
 use crate::drain::DrainPlan;
-use crate::policy::Durations;
+use crate::rules::Durations;
 use crate::rules::{Limit, Rules, StepDurations};
 use crate::status::Progress;
 use crate::tests::world::*;

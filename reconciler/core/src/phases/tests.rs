@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::leader::LeaderState;
-use crate::policy::{Durations, Policy};
+use crate::rules::{Durations, Policy};
 use crate::rules::{Limit, Rules, StepDurations};
 use crate::tests::world::{
     NEW, OLD, at, cluster, know_pods, marked, observe_knowing, put_agent, put_ledger, ready, rows,

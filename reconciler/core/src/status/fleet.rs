@@ -268,8 +268,8 @@ fn is_plain(record: &VersionRecord) -> bool {
     words.all(|text| !text.is_empty() && text.bytes().all(plain))
 }
 
-/// The progress of opted-in nodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The progress of opted-in nodes, of the fleet or of one pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress<'a> {
     /// The figures, without the limit.
     pub counts: NodeCounts,
@@ -277,6 +277,14 @@ pub struct Progress<'a> {
     pub unknown: u64,
     /// The first by name of those that are behind and have no update to go to, and why.
     pub behind: Option<(&'a str, Reason<'a>)>,
+    /// The number of nodes on each version.
+    pub(super) versions: BTreeMap<&'a str, u64>,
+    /// The number of those whose update has not begun, by the word of the reason, and why the first of them waits.
+    pub(super) waiting: BTreeMap<&'static str, (u64, Reason<'a>)>,
+    /// The reason why a version is halted that one of them wants.
+    pub(super) halted: Option<Reason<'a>>,
+    /// The reason why neither this pool nor another one owns some nodes.
+    pub(super) contends: Option<Reason<'a>>,
 }
 
 impl<'a> Progress<'a> {
@@ -290,19 +298,25 @@ impl<'a> Progress<'a> {
         progress
     }
 
-    /// Counts a node of this pool. Returns whether it waits for an update that has not begun.
+    /// Counts a node of this pool.
     pub(super) fn count(
         &mut self,
         view: &NodeView<'a>,
         pool: Option<&PoolFacts<'a>>,
         decision: &Decision<'a>,
-    ) -> bool {
+    ) {
         let Decision {
             reason, has_slot, ..
         } = *decision;
         let Some(node) = view.node.filter(|node| node.labelled) else {
-            return false;
+            return;
         };
+        if let Some(version) = node.version() {
+            *self.versions.entry(version).or_default() += 1;
+        }
+        if matches!(reason, Reason::VersionHalted(_)) {
+            self.halted = Some(reason);
+        }
         let counts = &mut self.counts;
         counts.nodes += 1;
         counts.unavailable_nodes += u64::from(is_unavailable(view));
@@ -339,7 +353,10 @@ impl<'a> Progress<'a> {
         if is_behind {
             self.behind = self.behind.or(Some((node.name(), reason)));
         }
-        waits
+        if waits {
+            let waiting = self.waiting.entry(reason.as_str());
+            waiting.or_insert((0, reason)).0 += 1;
+        }
     }
 
     /// The condition `Updated`, of a fleet or pool of which this is said while it has no nodes.

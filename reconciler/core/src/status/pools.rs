@@ -1,12 +1,12 @@
 //! The status of a pool, for people.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use brupop_api::conditions::ConditionStatus::{False, True, Unknown};
 use brupop_api::conditions::{ACCEPTED, PROGRESSING, READY};
 use brupop_api::crds::{POOL_VERSIONS_MAX, VERSION_MAX};
-use brupop_api::pool::{NextWindow, VersionCount};
+use brupop_api::pool::{Gate, NextWindow, PrometheusGate, VersionCount};
 use brupop_api::printable::printable;
 use brupop_api::{BottlerocketPool, BottlerocketPoolStatus, NodeCounts};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -15,11 +15,8 @@ use serde_json::{Value, json};
 
 use super::{DesiredCondition, Progress, generation};
 use crate::decide::{Decision, Reason};
-use crate::facts::{
-    FirstPool, FirstPoolStanding, FleetFacts, NodeView, Observed, Owner, PoolFacts,
-};
+use crate::facts::{FirstPool, FirstPoolStanding, FleetFacts, Observed, Owner, PoolFacts};
 use crate::pool::Pool;
-use crate::rules::{GateQuery, PoolGate};
 use crate::window::Starts;
 
 const NO_NODES: &str = "the pool owns no node that is opted in";
@@ -33,19 +30,6 @@ pub struct DesiredPoolStatus {
     next_window: Option<NextWindow>,
     versions: Vec<VersionCount>,
     conditions: [DesiredCondition; 5],
-}
-
-/// The figures of the nodes of one pool.
-#[derive(Default)]
-struct Tally<'a> {
-    progress: Progress<'a>,
-    versions: BTreeMap<&'a str, u64>,
-    /// The number of those whose update has not begun, by the word of the reason, and why the first of them waits.
-    waiting: BTreeMap<&'static str, (u64, Reason<'a>)>,
-    /// The reason why a version is halted that one of them wants.
-    halted: Option<Reason<'a>>,
-    /// The reason why neither this pool nor another one owns some nodes.
-    contends: Option<Reason<'a>>,
 }
 
 /// Reasons why a query of a gate has no answer.
@@ -62,63 +46,42 @@ pub enum NoAnswer<'q> {
 pub fn pools<'q>(
     observed: &Observed<'_>,
     nodes: &[Decision<'_>],
-    unanswered: impl Fn(&GateQuery) -> Option<NoAnswer<'q>>,
+    unanswered: impl Fn(&PrometheusGate) -> Option<NoAnswer<'q>>,
     may_force: bool,
 ) -> Vec<DesiredPoolStatus> {
     let fleet = &observed.fleet;
-    let mut tallies: Vec<Tally<'_>> = fleet.pools.iter().map(|_| Tally::default()).collect();
+    let mut progresses: Vec<Progress<'_>> =
+        fleet.pools.iter().map(|_| Progress::default()).collect();
     for (view, decision) in observed.views.iter().zip(nodes) {
         if let Owner::Pool(index) = view.owner
-            && let Some(tally) = tallies.get_mut(index)
+            && let Some(progress) = progresses.get_mut(index)
         {
-            tally.count(view, fleet.pools.get(index), decision);
+            progress.count(view, fleet.pools.get(index), decision);
         }
         if let Owner::Conflict(one, other) = view.owner {
             let why = Reason::PoolConflict(fleet.pool_name(one), fleet.pool_name(other));
             for index in [one, other] {
-                if let Some(tally) = tallies.get_mut(index) {
-                    tally.contends.get_or_insert(why);
+                if let Some(progress) = progresses.get_mut(index) {
+                    progress.contends.get_or_insert(why);
                 }
             }
         }
     }
-    let pools = fleet.pools.iter().zip(tallies);
+    let pools = fleet.pools.iter().zip(progresses);
     pools
-        .map(|(pool, tally)| {
+        .map(|(pool, progress)| {
             let forceless = || {
                 pool.rules.filter(|rules| rules.wants_force && !may_force)?;
                 let of = DesiredCondition::of;
                 Some(of(READY, False, "ForceNotGranted", NO_FORCE))
             };
             let unready = unanswered_gate(pool, &unanswered).or_else(forceless);
-            tally.status(fleet, pool, unready)
+            progress.status(fleet, pool, unready)
         })
         .collect()
 }
 
-impl<'a> Tally<'a> {
-    fn count(
-        &mut self,
-        view: &NodeView<'a>,
-        pool: Option<&PoolFacts<'a>>,
-        decision: &Decision<'a>,
-    ) {
-        let reason = decision.reason;
-        let Some(node) = view.node.filter(|node| node.labelled) else {
-            return;
-        };
-        if let Some(version) = node.version() {
-            *self.versions.entry(version).or_default() += 1;
-        }
-        if matches!(reason, Reason::VersionHalted(_)) {
-            self.halted = Some(reason);
-        }
-        if self.progress.count(view, pool, decision) {
-            let waiting = self.waiting.entry(reason.as_str());
-            waiting.or_insert((0, reason)).0 += 1;
-        }
-    }
-
+impl<'a> Progress<'a> {
     fn status(
         self,
         fleet: &FleetFacts<'_>,
@@ -127,7 +90,7 @@ impl<'a> Tally<'a> {
     ) -> DesiredPoolStatus {
         let counts = NodeCounts {
             unavailable_limit: pool.limit,
-            ..self.progress.counts
+            ..self.counts
         };
         let accepted = match pool.starts {
             Starts::Invalid(why) => DesiredCondition::of(ACCEPTED, False, "PoolInvalid", why),
@@ -137,7 +100,7 @@ impl<'a> Tally<'a> {
         let stalls = stalls.as_ref().map(|(reason, why)| (*reason, &**why));
         let [ready, stalled] = DesiredCondition::health(stalls, unready);
         let progressing = self.progressing(pool, &ready);
-        let updated = self.progress.updated_condition(NO_NODES);
+        let updated = self.updated_condition(NO_NODES);
         let versions = self.versions.into_iter();
         let mut versions: Vec<VersionCount> = versions
             .map(|(version, nodes)| VersionCount {
@@ -178,7 +141,7 @@ impl<'a> Tally<'a> {
         let mut waiting = self.waiting.values();
         let waits_for_pool = waiting.any(|(_, reason)| matches!(reason, Reason::WaitingForPool(_)));
         let goes_on = !self.waiting.is_empty() && !waits_for_pool;
-        if self.progress.counts.updating_nodes == 0
+        if self.counts.updating_nodes == 0
             && !goes_on
             && let Some((first, why)) = never_begins(fleet, pool, waits_for_pool)
         {
@@ -200,7 +163,7 @@ impl<'a> Tally<'a> {
         if let Starts::Invalid(why) = pool.starts {
             return waits("PoolInvalid", why);
         }
-        let counts = self.progress.counts;
+        let counts = self.counts;
         if counts.updating_nodes > 0 {
             let message = "nodes of the pool are being updated";
             return DesiredCondition::of(PROGRESSING, True, "Updating", message);
@@ -212,7 +175,7 @@ impl<'a> Tally<'a> {
         if ready.status == False && most.is_none_or(|it| it.as_str() == ready.reason) {
             return waits(ready.reason, &ready.message);
         }
-        let behind = self.progress.behind.filter(|_| counts.nodes > 0);
+        let behind = self.behind.filter(|_| counts.nodes > 0);
         let behind = behind.map(|(_, reason)| reason);
         match most.or(behind) {
             Some(reason) => waits(reason.as_str(), &reason.message()),
@@ -306,13 +269,13 @@ fn never_begins<'f>(
 /// That its first gate without an answer has none; before that, that one has not been asked yet.
 fn unanswered_gate<'q>(
     pool: &PoolFacts<'_>,
-    unanswered: impl Fn(&GateQuery) -> Option<NoAnswer<'q>>,
+    unanswered: impl Fn(&PrometheusGate) -> Option<NoAnswer<'q>>,
 ) -> Option<DesiredCondition> {
     let gates = pool.rules.into_iter().flat_map(|rules| &rules.gates);
-    let without = gates.filter_map(|gate| Some((gate, unanswered(&gate.query)?)));
-    let (PoolGate { name, query }, why) =
+    let without = gates.filter_map(|gate| Some((gate, unanswered(&gate.prometheus)?)));
+    let (Gate { name, prometheus }, why) =
         without.min_by_key(|(_, why)| *why == NoAnswer::NotAsked)?;
-    let source = &query.source;
+    let source = &prometheus.source;
     let (status, message) = match why {
         NoAnswer::Failed(why) => (
             False,

@@ -1,5 +1,6 @@
 //! Tests of the conditions that are written, and when.
 
+mod debounced;
 mod health;
 mod idle;
 

@@ -20,8 +20,8 @@ use crate::leader::LeaderState;
 use crate::objects::{AgentPod, Budget, NodeFacts, PodItem, Readiness};
 use crate::observe::pools_at;
 use crate::observe::{Now, observe};
-use crate::policy::Policy;
 use crate::pool::Pool;
+use crate::rules::Policy;
 
 /// A table, one row a line: what is given, and what is expected of it. Each row is a tuple of all of these.
 macro_rules! rows {

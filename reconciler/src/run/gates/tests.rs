@@ -34,9 +34,9 @@ impl Folder {
 
     async fn ask(&self, query: &str, requires: Option<&str>) -> Result<GateAnswer, String> {
         client::install_crypto_provider();
-        let query = GateQuery {
+        let query = PrometheusGate {
             source: "main".to_owned(),
-            expression: query.to_owned(),
+            query: query.to_owned(),
             requires: requires.map(str::to_owned),
         };
         ask(&self.0, &query).await

@@ -23,9 +23,9 @@ use crate::leader::LeaderState;
 use crate::objects::AgentPod;
 use crate::observe::pools_at;
 use crate::observe::{Now, observe};
-use crate::policy::Policy;
 use crate::pool::Pool;
 use crate::rules::GateState;
+use crate::rules::Policy;
 use crate::tests::world::NOW;
 use crate::window::{Schedule, Starts};
 use crate::workloads::{Scale, Scales};
@@ -185,7 +185,7 @@ impl Fleet {
         leader.record_gates(cluster, |query| {
             GateState::ALL
                 .into_iter()
-                .find(|state| state.as_str() == query.expression)
+                .find(|state| state.as_str() == query.query)
                 .unwrap()
         });
         for (name, place) in &self.places {

@@ -4,7 +4,7 @@ use brupop_api::{Marker, names};
 use serde_json::{Value, json};
 
 use super::world::{NEW, OLD};
-use crate::policy::Policy;
+use crate::rules::Policy;
 use crate::tests::world::{
     NOW, annotated, cluster, know_pods, known, labels, observe_knowing, pool, put_ledger, rows,
     with,

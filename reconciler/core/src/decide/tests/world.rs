@@ -24,9 +24,9 @@ pub(super) use crate::cluster::{KnownDrain, LedNode};
 pub(super) use crate::decide::{Abort, Effect, LimitScope, Reason, Step};
 pub(super) use crate::drain::{DrainPlan, Obstacle, PodKey, TOO_MANY_PODS};
 pub(super) use crate::facts::{FleetFacts, NodeView, Observed, Owner, PoolFacts, TimeFacts};
+pub(super) use crate::objects::Ahead;
 pub(super) use crate::objects::{NodeFacts, Readiness};
 pub(super) use crate::tests::world::{NEW, OLD, rows};
-pub(super) use crate::times::Ahead;
 pub(super) use crate::window::{Starts, Until};
 
 pub(super) const FIRST_BOOT: &str = "boot-1";

@@ -3,11 +3,12 @@
 use crate::cluster::{Cluster, Watched as _};
 use crate::leader::LeaderState;
 use crate::observe::pools_at;
-use crate::policy::{Policy, USUAL};
 use crate::pool::Pool;
-use crate::rules::{GateQuery, GateState};
+use crate::rules::GateState;
+use crate::rules::{Policy, USUAL};
 use crate::tests::world::rows;
 use brupop_api::Item;
+use brupop_api::pool::PrometheusGate;
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -22,10 +23,10 @@ fn pool(name: &str, queries: &[&str], priority: u64) -> Item<Pool> {
 }
 
 /// The state that a query names: in these tests, its expression is the word.
-fn state(query: &GateQuery) -> GateState {
+fn state(query: &PrometheusGate) -> GateState {
     let state = GateState::ALL
         .into_iter()
-        .find(|state| state.as_str() == query.expression);
+        .find(|state| state.as_str() == query.query);
     state.unwrap_or(GateState::Awaited)
 }
 

@@ -4,7 +4,7 @@ use brupop_api::shadow::LastFailure;
 
 use super::*;
 use crate::cluster::Watched as _;
-use crate::times::Ahead;
+use crate::objects::Ahead;
 
 /// A time two hours after [`NOW`].
 const AHEAD: &str = "2026-11-21T06:00:00Z";

@@ -2,10 +2,10 @@
 
 use crate::cluster::Watched as _;
 use crate::deadlines::Clock;
+use crate::objects::Ahead;
 use crate::observe::*;
-use crate::policy::USUAL;
+use crate::rules::USUAL;
 use crate::tests::world::{self, NOW, known, later as at, pool, read};
-use crate::times::Ahead;
 use serde_json::json;
 
 #[test]

@@ -10,8 +10,8 @@ mod stalls;
 use super::*;
 use crate::cluster::{Cluster, Watched as _};
 use crate::leader::LeaderState;
-use crate::policy::Policy;
 use crate::pool::Pool;
+use crate::rules::Policy;
 use crate::tests::world::{
     NEW, NOW, OLD, annotated, known, node, observe_knowing, pool as a_pool, put_agent, put_ledger,
     read, rows, shadow, with,
@@ -69,7 +69,7 @@ fn status_with(cluster: &mut Cluster, ledger: Value) -> DesiredPoolStatus {
 fn status_of(
     cluster: &mut Cluster,
     ledger: Value,
-    unanswered: impl Fn(&GateQuery) -> Option<NoAnswer<'static>>,
+    unanswered: impl Fn(&PrometheusGate) -> Option<NoAnswer<'static>>,
 ) -> DesiredPoolStatus {
     put_ledger(cluster, json!({}), ledger);
     let policy = Policy::default();

@@ -13,7 +13,7 @@ use crate::decide::tests::objects::{Dice, node, shadow, uid_of};
 use crate::decide::tests::world::{NEW, OLD};
 use crate::drain::{DrainPlan, PodKey};
 use crate::objects::{AgentPod, Readiness};
-use crate::policy::{Durations, Policy};
+use crate::rules::{Durations, Policy};
 use crate::rules::{Limit, Rules, StepDurations};
 use crate::tests::world::{NOW, read};
 

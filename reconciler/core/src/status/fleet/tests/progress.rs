@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::super::*;
 use crate::cluster::{Cluster, Watched as _};
-use crate::policy::Policy;
+use crate::rules::Policy;
 use crate::tests::world::{NOW, known, node, observe_knowing, pool, put_agent, put_ledger, shadow};
 use brupop_api::{Problem, names};
 

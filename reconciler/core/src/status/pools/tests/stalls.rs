@@ -88,8 +88,8 @@ fn a_pool_says_at_once_that_a_gate_has_no_answer() {
     let gate = |name: &str, query: &str| json!({"name": name, "prometheus": {"source": "main", "query": query}});
     let gates = [gate("well", "up == 0"), gate("broken", "up =")];
     let mut cluster = of_pool(json!({"gates": gates}));
-    let asked = |query: &GateQuery| {
-        (query.expression == "up =").then_some(NoAnswer::Failed("bad_data: 1:4: parse error"))
+    let asked = |query: &PrometheusGate| {
+        (query.query == "up =").then_some(NoAnswer::Failed("bad_data: 1:4: parse error"))
     };
     let seen = status_of(&mut cluster, json!({}), asked);
     let expected = "the gate broken (spec.gates) is closed, for its source main gives no answer: bad_data: 1:4: parse error";

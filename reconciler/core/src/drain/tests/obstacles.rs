@@ -1,7 +1,6 @@
 //! An obstacle to a drain.
 
-use super::*;
-use crate::drain::{Budgets, matters};
+use super::super::*;
 use crate::tests::world::{self, rows};
 use brupop_api::item::Unreadable;
 use kube::core::Selector;

@@ -4,7 +4,7 @@ use super::*;
 use crate::cluster::Cluster;
 use crate::decide::assess::assess;
 use crate::observe::pools_at;
-use crate::policy::{Policy, USUAL};
+use crate::rules::{Policy, USUAL};
 use crate::tests::world::{self, NOW, at, known, observe_knowing, put_ledger, rows};
 use crate::window::Until;
 use brupop_api::names;
