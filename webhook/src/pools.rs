@@ -69,7 +69,7 @@ fn refusal(request: &PoolRequest, ours: &str) -> Option<String> {
     // Whatever the schema accepts can be parsed.
     let spec = BottlerocketPoolSpec::deserialize(new).ok()?;
     let invalid = Rules::of(&spec).err()?;
-    Some(printable(&invalid.to_string(), MESSAGE_MAX).into_owned())
+    Some(printable(&invalid, MESSAGE_MAX).into_owned())
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ pub fn pools<'q>(
         .collect()
 }
 
-impl<'a> Progress<'a> {
+impl Progress<'_> {
     fn status(
         self,
         fleet: &FleetFacts<'_>,
