@@ -1,6 +1,7 @@
 //! `make demo`: a fleet of simulated Bottlerocket hosts is updated by the shipped operator on a real control plane.
 
 mod bad_image;
+mod gates;
 mod pools;
 mod summary;
 mod table;
@@ -17,6 +18,7 @@ use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::{Durations, Faults};
 use brupop_testbed::objects::merge_status;
 use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::sandbox::Sandbox;
 use brupop_testbed::{Fleet, FleetOptions, run, tiers};
 use clap::{Parser, ValueEnum};
 use serde_json::json;
@@ -135,9 +137,17 @@ async fn demonstrate(arguments: &Arguments) -> Result<bool> {
         tiers::NODES_MIN,
         tiers::NODES_MIN
     );
+    // The reconciler reads the Secret brupop-gate-sources here.
+    let sources = Sandbox::new()?;
+    let mut env = arguments.env();
+    let folder = sources.dir().display().to_string();
+    env.extend([
+        ("GATE_SOURCES".to_owned(), folder),
+        ("GATE_INTERVAL_SECONDS".to_owned(), "5".to_owned()),
+    ]);
     let options = FleetOptions {
         nodes: arguments.nodes.into(),
-        env: arguments.env(),
+        env,
         durations: arguments.durations(),
         say: |what| println!("-- {what}"),
         ..FleetOptions::default()
@@ -168,7 +178,8 @@ async fn demonstrate(arguments: &Arguments) -> Result<bool> {
         roll_out(&fleet, arguments).await?
     };
     if arguments.stay {
-        stay(&fleet).await?;
+        let stays = stay(&fleet);
+        tokio::try_join!(stays, gates::mount(&fleet, sources.dir()))?;
     }
     println!(
         "-- next: make demo FAULT=bad-image    # a release that no host boots stops after one node
@@ -241,6 +252,10 @@ async fn stay(fleet: &Fleet) -> Result<()> {
         fleet.control_plane.kubeconfig().display(),
         programs.parent().context("no folder")?.display(),
     );
+    let prometheus = gates::offer(fleet).await;
+    if let Err(error) = &prometheus {
+        println!("-- without a Prometheus, gates cannot be tried: {error:#}");
+    }
     let mut lines = typed();
     while let Some(line) = lines.recv().await {
         let (version, bad) = match line.trim().split_once(' ') {
