@@ -156,14 +156,13 @@ impl Row {
             Ask::DeleteAll => (Method::DELETE, shadows, json, String::new()),
         };
         let dry_run = if self.dry_run { "&dryRun=All" } else { "" };
-        // Only an apply may be told so.
-        let force = match content_type {
-            APPLY => "&force=true",
+        let apply = match content_type {
+            APPLY => "fieldManager=cases&force=true",
             _ => "",
         };
         Request {
             method,
-            path: format!("{path}?fieldManager=cases{force}{dry_run}"),
+            path: format!("{path}?{apply}{dry_run}"),
             content_type,
             body,
         }

@@ -24,9 +24,6 @@ pub(super) const OWN_FIELDS: [&str; 12] = [
     "message",
 ];
 
-/// Most entries of managedFields after an agent's write: a few for each of our processes, and for people.
-const MANAGERS_MAX: usize = 16;
-
 pub(super) fn decide(request: &ShadowRequest, change: &Change<'_>) -> Result<Rule, Refusal> {
     let nothing = BTreeMap::new();
     let me =
@@ -49,7 +46,6 @@ pub(super) fn decide(request: &ShadowRequest, change: &Change<'_>) -> Result<Rul
     };
     own_shadow(request, &me)?;
     own_fields(change, &me)?;
-    managers(request)?;
     let spec: BottlerocketShadowSpec = read(&change.old.spec, "spec")?;
     let old: BottlerocketShadowStatus = read(&change.old.status, "status")?;
     let new: BottlerocketShadowStatus = read(&change.new.status, "status")?;
@@ -109,21 +105,6 @@ fn own_fields(change: &Change<'_>, me: &PodIdentity) -> Result<(), Refusal> {
         );
         Err(Rule::AgentOwnFields.refuse(field, allowed))
     })
-}
-
-fn managers(request: &ShadowRequest) -> Result<(), Refusal> {
-    let count = |object: Option<&ReviewedShadow>| object.map_or(0, |object| object.managers);
-    let (old, new) = (
-        count(request.old_object.as_ref()),
-        count(request.object.as_ref()),
-    );
-    if new <= MANAGERS_MAX || new <= old {
-        return Ok(());
-    }
-    Err(Rule::AgentManagedFields.refuse(
-        "metadata.managedFields",
-        format!("a shadow may have at most {MANAGERS_MAX} field managers: always use the same one"),
-    ))
 }
 
 /// The attempt that the agent reports never runs ahead of the spec, and never goes back, but to the spec's if it was ahead

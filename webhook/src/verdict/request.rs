@@ -51,8 +51,6 @@ pub struct ReviewedShadow {
     pub(super) status: Map<String, Value>,
     /// All other members, which no shadow has.
     pub(super) rest: Map<String, Value>,
-    /// Number of entries of `managedFields`.
-    pub(super) managers: usize,
 }
 
 impl ReviewedShadow {
@@ -99,11 +97,11 @@ struct Members {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(expecting = "metadata", rename_all = "camelCase")]
+#[serde(expecting = "metadata")]
 struct ShadowMetadata {
-    /// They make up about half of a review, and only their number matters.
-    #[serde(default)]
-    managed_fields: Option<Vec<IgnoredAny>>,
+    /// It makes up about half of a review.
+    #[serde(default, rename = "managedFields")]
+    _managed_fields: IgnoredAny,
     #[serde(default, rename = "resourceVersion")]
     _resource_version: IgnoredAny,
     #[serde(default, rename = "generation")]
@@ -128,7 +126,6 @@ impl From<Members> for ReviewedShadow {
             .collect();
         Self {
             types,
-            managers: metadata.managed_fields.map_or(0, |entries| entries.len()),
             metadata: without_null(metadata.fields),
             spec: half(members.spec),
             status: half(members.status),

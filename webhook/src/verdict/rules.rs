@@ -33,7 +33,6 @@ brupop_api::words! {
         AgentTransition => "agent-transition",
         /// The reboot was not granted for this boot.
         AgentClaim => "agent-claim",
-        AgentManagedFields => "agent-managed-fields",
         /// A shadow is created Idle, named after the Node that owns it.
         ReconcilerCreate => "reconciler-create",
         /// The spec does not move that way.

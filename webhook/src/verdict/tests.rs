@@ -50,7 +50,6 @@ fn fields(rule: Rule) -> &'static [&'static str] {
         Rule::AgentAttempt => &["status.attempt"],
         Rule::AgentTransition => &["status.current_state"],
         Rule::AgentClaim => &["status.reboot_claimed_boot_id"],
-        Rule::AgentManagedFields => &["metadata.managedFields"],
         Rule::ReconcilerCreate => &["metadata.ownerReferences", "spec.state"],
         Rule::ReconcilerTransition => &["spec.state"],
         Rule::ReconcilerAttempt => &["spec.attempt", "spec.version", "spec.baseline_boot_id"],

@@ -58,12 +58,6 @@ pub(super) fn tokens() -> Vec<Row> {
 
 /// Objects that the API server would not hand on as they are.
 pub(super) fn objects() -> Vec<Row> {
-    let managers = |count: usize| {
-        let entries: Vec<_> = (0..count)
-            .map(|n| json!({"manager": format!("m{n}"), "operation": "Apply"}))
-            .collect();
-        json!({"metadata": {"managedFields": entries}})
-    };
     let new = |change: Value| json!({"object": change});
     let foreign = || ByBoth("agent-own-fields");
     rows! {
@@ -86,10 +80,6 @@ pub(super) fn objects() -> Vec<Row> {
         "no old object": Agent, known(), message() => ByBoth("agent-node-uid"), as_if: json!({"oldObject": null});
         "what the API server counts itself": Agent, known(), message()
             => Allowed, as_if: new(json!({"metadata": {"resourceVersion": "11", "generation": 4, "managedFields": []}}));
-        "sixteen field managers": Agent, known(), message() => Allowed, as_if: new(managers(16));
-        "one field manager too many": Agent, known(), message() => ByWebhook("agent-managed-fields"), as_if: new(managers(17));
-        "too many field managers, but not by this write": Agent, known(), message()
-            => Allowed, as_if: json!({"object": managers(20), "oldObject": managers(20)});
         "a message that was too long before, kept": Agent,
             (idle(), json!({"current_state": "Idle", "message": "m".repeat(2000)})), status(json!({"boot_id": "b2"}))
             => Allowed, as_if: json!({"dryRun": true});

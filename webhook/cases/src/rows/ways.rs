@@ -3,7 +3,7 @@
 use crate::actor::Actor::{self, Admin, Agent, Reconciler, Stray, Webhook};
 use crate::ask::{Ask, Way};
 use crate::row::Row;
-use crate::row::Verdict::{Allowed, ByBoth, ByRbac, ByWebhook};
+use crate::row::Verdict::{Allowed, ByBoth, ByPolicy, ByRbac, ByWebhook};
 use crate::situations::{
     at, conditions, explained, idle, known, missing, staged, staging, through_status,
 };
@@ -40,7 +40,8 @@ pub(super) fn of_agents() -> Vec<Row> {
         {"op": "replace", "path": "/spec/state", "value": "MonitoringUpdate"}]);
     rows! {
         "the status by JSON patch, as agents send it": Agent, known(), by(Way::JsonPatch, "status", tested) => Allowed;
-        "the status by server-side apply": Agent, known(), by(Way::Apply, "status", news()) => Allowed;
+        "the status by server-side apply": Agent, known(), by(Way::Apply, "status", news())
+            => ByPolicy("agent-field-manager");
         "the status by PUT": Agent, known(), by(Way::Put, "status", news()) => ByRbac, behind: Some(Allowed);
         "a condition by JSON patch": Agent, before(), by(Way::JsonPatch, "status", condition)
             => ByBoth("agent-own-fields");
@@ -49,7 +50,7 @@ pub(super) fn of_agents() -> Vec<Row> {
         "spec and metadata by JSON patch of the status": Agent, known(), by(Way::JsonPatch, "status", metadata)
             => Allowed, stores_nothing: true;
         "spec by server-side apply of the status": Agent, known(), by(Way::Apply, "status", json!({"spec": {"attempt": 9}}))
-            => Allowed, stores_nothing: true;
+            => ByPolicy("agent-field-manager"), stores_nothing: true;
         "the whole status removed, with what the reconciler said in it": Agent, before(),
             through_status(json!({"status": null})) => ByBoth("agent-own-fields");
         "the same by JSON patch": Agent, before(), by(Way::JsonPatch, "status", removed()) => ByBoth("agent-own-fields");
