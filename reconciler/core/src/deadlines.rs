@@ -187,13 +187,9 @@ impl Clock<'_> {
             let seconds = held.map(|held| self.now.duration_since(held).as_secs());
             facts.slot_seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
             facts.slot_overdue = self.slot_overdue(times, held);
-            // The host has not staged the update.
-            let stages = shadow.is_none_or(|shadow| match shadow.spec.state {
-                State::Idle | State::ErrorReset => true,
-                State::StagedAndPerformedUpdate => !shadow.reached(),
-                State::RebootedIntoUpdate | State::MonitoringUpdate => false,
-            });
-            facts.trial_overdue |= stages && self.passed_or_unknown(held, durations.settle);
+            let begins = shadow
+                .is_none_or(|shadow| matches!(shadow.spec.state, State::Idle | State::ErrorReset));
+            facts.trial_overdue |= begins && self.passed_or_unknown(held, durations.settle);
         }
         facts
     }

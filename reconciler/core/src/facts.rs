@@ -242,7 +242,7 @@ pub struct TimeFacts {
     /// Evicted workloads have had long enough to be available again.
     pub workloads_overdue: bool,
     /// The current step takes longer than it may; or the slot has been held for longer than a short step may take, and the
-    /// host has not staged the update.
+    /// update has not begun.
     pub trial_overdue: bool,
     /// Seconds for which the slot has been held, if known.
     pub slot_seconds: Option<u64>,

@@ -55,6 +55,21 @@ fn each_state_has_its_time() {
     }
 }
 
+/// A slow download lasts for hours. Were it no try, the next node could try the same bad image beside it.
+#[test]
+fn who_downloads_tries_the_version() {
+    for (state, since, late) in [
+        ("Idle", 599, false),
+        ("Idle", 601, true),
+        ("StagedAndPerformedUpdate", 3000, false),
+    ] {
+        let spec = json!({"state": state, "state_transition_timestamp": NOW, "attempt": 1});
+        let (cluster, now) = (held(&spec, NOW), later(since));
+        let observed = observe_at(&cluster, &POLICY, &now);
+        assert_eq!(observed.views[0].time.trial_overdue, late, "{state}");
+    }
+}
+
 /// A gate that asks for alerts would be held by the alert that it makes.
 #[test]
 fn what_a_gate_holds_is_not_overdue() {
