@@ -201,6 +201,8 @@ impl<'a> Case<'_, 'a> {
             Some(Abort::NodePaused)
         } else if view.led.denied().is_some() && self.is_before_grant() {
             Some(Abort::NodeChangesDenied)
+        } else if view.busy_control_plane.is_some() && self.is_before_grant() {
+            Some(Abort::PoolClosed)
         } else {
             None
         }
@@ -472,9 +474,6 @@ impl<'a> Case<'_, 'a> {
         }
         if let Some(closed) = self.closed() {
             return closed;
-        }
-        if view.busy_control_plane.is_some() {
-            return abort(Abort::PoolClosed);
         }
         if view.undrainable().is_some() {
             return abort(Abort::CannotDrain);

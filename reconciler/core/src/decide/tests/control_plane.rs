@@ -30,6 +30,10 @@ fn leaves(view: &NodeView<'_>, decision: &Decision<'_>) -> bool {
     !view.marked() && matches!(decision.step, Some(Step::Exclude | Step::Cordon))
 }
 
+fn reboots(decision: &Decision<'_>) -> bool {
+    decision.step == Some(Step::Grant)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1024, ..ProptestConfig::default() })]
 
@@ -56,7 +60,8 @@ proptest! {
             }
         }
         let decisions = observed.decide().nodes;
-        let leaving = observed.views.iter().zip(&decisions).filter(|(view, decision)| leaves(view, decision));
+        let leaving = observed.views.iter().zip(&decisions);
+        let leaving = leaving.filter(|(view, decision)| leaves(view, decision) || reboots(decision));
         let leaving: BTreeSet<_> = leaving.map(|(view, _)| view.shadow_name).collect();
         for name in leaving.iter().filter(|name| control_plane.contains_key(*name)) {
             for (other, away) in others(name) {

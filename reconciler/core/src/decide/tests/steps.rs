@@ -96,6 +96,8 @@ fn each_view_has_its_step() {
         "uncordoned", cordoned.with_node(|it| it.unschedulable = false) => Some(Step::CordonAgain);
         "it is empty but for pods that are left", cordoned.with(drained).with(|it| plan(it, |plan| plan.left = left.to_vec()))
             => Some(Step::Grant);
+        "another node of the control plane goes down", cordoned.with(drained).with(|it| it.busy_control_plane = Some("c"))
+            => Some(Step::Abort(Abort::PoolClosed));
         "it is back, and monitored", back => Some(Step::Monitor);
         "it fell back", back.rebooted(OLD) => Some(Step::Abort(Abort::FellBack));
         "it was monitored", watched() => Some(Step::Finish { workloads_back: true });
