@@ -202,7 +202,7 @@ impl Drainer {
             Some(WantedPods {
                 what_for: self.wanted_for(cluster, name, record)?,
                 shadow: name,
-                drain: marker.and_then(|marker| marker.drain_started_at.as_deref()),
+                drain: begun(marker),
             })
         });
         let mut wanted: Vec<_> = wanted.collect();
@@ -309,10 +309,15 @@ impl Basis {
         }
     }
 
-    /// When the drain began, if it has.
     fn begun(&self) -> Option<&str> {
-        self.marker.as_ref()?.drain_started_at.as_deref()
+        begun(self.marker.as_ref())
     }
+}
+
+/// Returns when the node was last cordoned for its drain, if that has begun.
+fn begun(marker: Option<&Marker>) -> Option<&str> {
+    let started = marker?.drain_started_at.as_deref()?;
+    Some(marker?.cordoned_at.as_deref().unwrap_or(started))
 }
 
 impl Look {

@@ -496,9 +496,7 @@ impl<'a> Case<'_, 'a> {
     fn drain_until_empty(self, marker: &Marker) -> Option<Decision<'a>> {
         let Self { view, node, .. } = self;
         let plan = view.led.plan();
-        // A drained node that somebody uncordoned is drained again, with a deadline of its own.
-        let overdue =
-            view.time.drain_overdue && (marker.drained_at.is_none() || node.unschedulable);
+        let overdue = view.time.drain_overdue;
         if !view.force && (overdue || self.is_hopeless(marker)) {
             return Some(abort(if plan.is_some_and(|plan| plan.is_blocked) {
                 Abort::DrainBlocked
@@ -507,7 +505,7 @@ impl<'a> Case<'_, 'a> {
             }));
         }
         if !node.unschedulable {
-            // Somebody uncordoned it meanwhile: pods may have come, so it has not been seen empty.
+            // Somebody uncordoned it meanwhile: pods may have come, so it has not been seen empty. The deadline stays as it is.
             return Some(take(Step::CordonAgain, Reason::Cordoning));
         }
         if marker.drained_at.is_none() {

@@ -252,7 +252,6 @@ impl<'a> Step<'a> {
                 let marker = note_pods(view, own());
                 let again = Marker {
                     cordoned_at: now(),
-                    drain_started_at: now(),
                     was_drained: marker.was_drained || marker.drained_at.is_some(),
                     drained_at: None,
                     operator_pods: vec![],

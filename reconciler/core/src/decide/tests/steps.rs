@@ -194,6 +194,19 @@ fn an_uncordoned_node_is_cordoned_and_drained_again() {
     );
 }
 
+/// Who uncordons a node again and again does not keep its slot for ever.
+#[test]
+fn no_uncordon_lengthens_a_drain() {
+    for marker in [&CORDONED, &DRAINED] {
+        let uncordoned = staged()
+            .marked_by(marker)
+            .with_node(|it| it.unschedulable = false);
+        let again = marker_of(&decide(&fleet(), &uncordoned));
+        assert_eq!(again.drain_started_at, marker.drain_started_at);
+        assert_ne!(again.cordoned_at, marker.cordoned_at);
+    }
+}
+
 #[test]
 fn pods_after_the_drain_are_evicted_first() {
     let mut view = staged().marked_by(&DRAINED);
@@ -259,7 +272,7 @@ fn a_drain_without_grant_ends_by_deadline() {
         "no fresh list agrees", drained, true, false, timed_out => Some(Idle);
         "with force they are deleted", known, true, true, goes_on => None;
         "with force it is tried on", drained, true, true, goes_on => granted;
-        "uncordoned after its drain", drained, false, false, Reason::Cordoning => None;
+        "uncordoned after its drain", drained, false, false, timed_out => Some(Idle);
     } {
         let view = staged()
             .marked_by(&DRAINED)
