@@ -101,14 +101,16 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
     }
 
     /// The record of this release, to be changed. It is made if there is none; `None` if there is no room for it. The oldest
-    /// record makes room that is neither halted, nor in a slot, nor of what a node wants.
+    /// record makes room that is neither in a slot nor of what a node wants, and not halted if there is one.
     fn record_mut(&mut self, (version, variant): Release<'_>) -> Option<&mut VersionRecord> {
         let known = |record: &VersionRecord| record.is_of(version, variant);
         let at = if let Some(at) = self.records.iter().position(known) {
             at
         } else {
             if self.records.len() >= VERSION_RECORDS_MAX {
-                let oldest = self.records.iter().position(|it| !self.is_needed(it))?;
+                let unneeded = |at: &usize| !self.is_needed(&self.records[*at]);
+                let unneeded = (0..self.records.len()).filter(unneeded);
+                let oldest = unneeded.min_by_key(|at| self.records[*at].halted_at.is_some())?;
                 self.records.to_mut().remove(oldest);
             }
             self.records.to_mut().push(VersionRecord {
@@ -130,9 +132,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
             let release = view.release();
             release.is_some_and(|(version, variant)| record.is_of(version, variant))
         };
-        record.halted_at.is_some()
-            || self.fleet.slots.values().any(in_slot)
-            || self.nodes.iter().any(|node| wants(node.view))
+        self.fleet.slots.values().any(in_slot) || self.nodes.iter().any(|node| wants(node.view))
     }
 
     /// Whether an update of this release may begin, as far as its record goes, which is made if there is none.

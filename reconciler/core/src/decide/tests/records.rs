@@ -18,6 +18,7 @@ fn full() -> Vec<VersionRecord> {
 #[test]
 fn the_oldest_record_that_nobody_needs_makes_room() {
     let mut versions = full();
+    // Halts that nobody wants go, too, but last: else one host that lies about its versions could fill the ledger for ever.
     versions[0] = halted(versions[0].clone());
     let (in_slot, wanted) = (versions[1].version.clone(), versions[2].version.clone());
     let mut held = slot("brs-o", "brs-o", 1);
@@ -39,6 +40,14 @@ fn the_oldest_record_that_nobody_needs_makes_room() {
     let gone: Vec<_> = (versions.iter()).filter(|it| !after.contains(it)).collect();
     assert_eq!(gone, [&versions[3]]);
     assert_eq!(after.last(), Some(&known()), "the new one is the latest");
+    let halts: Vec<_> = versions.iter().cloned().map(halted).collect();
+    let fleet = FleetFacts {
+        versions: &halts,
+        ..fleet
+    };
+    let chosen = allocate(&fleet, &[idle(), begun, wants]);
+    let after = records_of(&chosen.write.unwrap()).unwrap();
+    assert!(!after.contains(&halts[0]) && after.len() == VERSION_RECORDS_MAX);
 }
 
 #[test]
@@ -48,7 +57,16 @@ fn no_node_begins_without_room_for_a_record() {
         versions,
         ..without_slots()
     };
-    let decided = observed(of(&versions), vec![idle()]);
+    // Each is wanted by a node.
+    let names = (10..10 + versions.len()).map(|nth| format!("brs-o{nth}"));
+    let names: Vec<_> = names.collect();
+    let wants = names.iter().zip(&versions).map(|(name, record)| {
+        let wants = idle().named(name);
+        wants.with_shadow(|shadow| shadow.status.target_version = Some(&record.version))
+    });
+    let wants: Vec<_> = wants.collect();
+    let beside = |view| [vec![view], wants.clone()].concat();
+    let decided = observed(of(&versions), beside(idle()));
     let decided = decided.decide();
     assert_eq!(decided.write, None);
     assert_eq!(decided.nodes[0].reason, Reason::NoRoomForVersion);
@@ -58,12 +76,15 @@ fn no_node_begins_without_room_for_a_record() {
         slots: &SLOT,
         ..of(&versions)
     };
-    let write = allocate(&holds, &[over(Some(&fell_back))]).write.unwrap();
+    let write = allocate(&holds, &beside(over(Some(&fell_back))))
+        .write
+        .unwrap();
     assert_eq!(sets(&write, Field::Slot(SHADOW)), Some(Value::Absent));
     assert_eq!(records_of(&write), None);
-    let mut one_goes_on = versions.clone();
-    one_goes_on[0].halted_at = None;
-    for versions in [&versions[1..], &one_goes_on] {
-        assert!(allocate(&of(versions), &[idle()]).write.is_some());
+    for (versions, views) in [
+        (&versions[1..], beside(idle())),
+        (&versions[..], beside(idle())[..versions.len()].to_vec()),
+    ] {
+        assert!(allocate(&of(versions), &views).write.is_some());
     }
 }
