@@ -360,18 +360,18 @@ impl<'a> Case<'_, 'a> {
     /// The host reboots. If it does not come back, only a person can help.
     fn await_return(self) -> Decision<'a> {
         let (view, node, shadow) = (self.view, self.node, self.shadow);
-        let in_same_boot = self.boot() == Boot::Same && node.is_ready() && view.agent_ready;
-        let wrong = Reason::of_status(&shadow.status).filter(|_| in_same_boot);
+        let in_same_boot = self.boot() == Boot::Same && node.is_ready();
+        let wrong = Reason::of_status(&shadow.status).filter(|_| in_same_boot && view.agent_ready);
         // A host that goes down answers nothing, either.
         let wrong = wrong.filter(|wrong| !matches!(wrong, Reason::HostUnreachable(_)));
         if !view.time.step_overdue {
             return wait(wrong.unwrap_or(Reason::Rebooting));
         }
-        let overdue = wrong.unwrap_or(Reason::RebootOverdue(if in_same_boot {
-            STAYED
-        } else {
-            NOT_BACK
-        }));
+        let overdue = wrong.unwrap_or(match (in_same_boot, view.agent_ready) {
+            (true, true) => Reason::RebootOverdue(STAYED),
+            (true, false) => Reason::AgentSilent,
+            (false, _) => Reason::RebootOverdue(NOT_BACK),
+        });
         // From now on, a repair by replacement is allowed.
         match node
             .marker()

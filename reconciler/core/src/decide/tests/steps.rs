@@ -343,7 +343,8 @@ fn after_the_claim_only_the_node_counts() {
         "{sentence}"
     );
     view.agent_ready = false;
-    let sentence = decide(&fleet(), &view).reason.message();
+    assert_eq!(decide(&fleet(), &view).reason, Reason::AgentSilent);
+    let sentence = decide(&fleet(), &view.not_ready()).reason.message();
     assert!(sentence.contains("has not come back"), "{sentence}");
     view.agent_ready = true;
     // Its remedy is not to delete the Node.
