@@ -174,7 +174,7 @@ pub(crate) fn view(
             step_overdue: late == Some(Late::Step) || waits_in_vain,
             drain_overdue: late == Some(Late::Drain),
             verified: true,
-            not_ready_for_long: late == Some(Late::Step),
+            lost: late == Some(Late::Step),
             // Other nodes may need it for hours, but not for ever.
             kept_for_long: true,
             trial_overdue: late.is_some() || waits_in_vain || place.silent,

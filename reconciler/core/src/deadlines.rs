@@ -162,6 +162,7 @@ impl Clock<'_> {
         let mut facts = TimeFacts {
             exclude: steps.exclusion.is_positive(),
             exclusion_over: true,
+            lost: times.ready.is_none() && self.passed(times.not_ready, LOST),
             ..TimeFacts::default()
         };
         if let Some(marker) = marker {
@@ -254,9 +255,6 @@ impl Clock<'_> {
             State::RebootedIntoUpdate => {
                 facts.host_silent = !shadow.is_claimed() && self.host_silent(shadow, settle);
                 facts.step_overdue = self.reboot_overdue(times, shadow);
-                facts.not_ready_for_long = times.ready.is_none()
-                    && self.passed(times.not_ready, LOST)
-                    && self.passed(times.transition, LOST);
             }
             State::MonitoringUpdate => self.monitoring(times, facts),
         }
@@ -265,7 +263,6 @@ impl Clock<'_> {
     fn marked(&mut self, times: &NodeTimes<'_>, marker: &Marker, facts: &mut TimeFacts) {
         let (steps, node_uid) = (times.steps, node_uid(times.record));
         if marker.is_kept() {
-            facts.kept_is_lost = times.ready.is_none() && self.passed(times.not_ready, LOST);
             let kept = self.read([node_uid, "kept_since"], marker.kept_since.as_deref());
             facts.kept_for_long = self.passed_or_unknown(kept, KEPT);
         }

@@ -229,10 +229,8 @@ pub struct TimeFacts {
     pub volumes_overdue: bool,
     /// The node has been watched for long enough after its update.
     pub verified: bool,
-    /// The node has not been Ready for so long, since its host began its reboot, that it may be lost.
-    pub not_ready_for_long: bool,
-    /// The node, which keeps annotations for autoscalers, has not been Ready for so long that somebody may want to replace it.
-    pub kept_is_lost: bool,
+    /// The node has not been Ready for so long that somebody may want to replace it.
+    pub lost: bool,
     /// The node has kept its annotations for as long as any node does.
     pub kept_for_long: bool,
     /// Somebody else has cordoned the node not long ago, perhaps to drain it.

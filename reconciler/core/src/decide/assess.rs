@@ -8,7 +8,7 @@ use brupop_api::{Marker, Problem, State};
 use super::step::{Deletion, Step};
 use super::{Abort, Reason};
 use crate::drain::Obstacle;
-use crate::facts::{FleetFacts, NodeView, PoolFacts};
+use crate::facts::{FleetFacts, NodeView, PoolFacts, TimeFacts};
 use crate::objects::NodeFacts;
 use crate::rules::GateState;
 use crate::window::Starts;
@@ -98,7 +98,7 @@ fn next_step<'a>(
         return without_node(view);
     };
     let Some(shadow) = view.shadow else {
-        return without_shadow(node);
+        return without_shadow(node, &view.time);
     };
     let owner = view.owner_uid;
     if owner.is_some_and(|owner| owner != node.uid.as_str()) {
@@ -108,7 +108,7 @@ fn next_step<'a>(
     if let Some(marker) = node.marker()
         && (marker.shadow_uid != shadow.uid || Some(marker.attempt) != shadow.spec.attempt)
     {
-        return undo_when_ready(node, Reason::ReturningToService);
+        return undo_when_ready(node, &view.time, Reason::ReturningToService);
     }
     if shadow.is_of_other_operator() {
         return wait(Reason::OtherOperatorsUpdate);
@@ -151,23 +151,30 @@ fn without_node<'a>(view: &NodeView<'a>) -> Decision<'a> {
 }
 
 /// A labelled node gets a shadow. On a node that lost both label and shadow, our changes are undone.
-fn without_shadow(node: &NodeFacts) -> Decision<'_> {
+fn without_shadow<'a>(node: &'a NodeFacts, time: &TimeFacts) -> Decision<'a> {
     if node.labelled {
         let attempt = node.marker().map(|marker| marker.attempt + 1);
         let waits = Reason::AgentNotReported;
         return take(Step::CreateShadow { attempt }, waits);
     }
     match node.marker() {
-        Some(_) => undo_when_ready(node, Reason::NotLabelled),
+        Some(_) => undo_when_ready(node, time, Reason::NotLabelled),
         None => wait(Reason::NotLabelled),
     }
 }
 
 /// Undoes everything that the marker names, once the node is Ready: until then it may be rebooting. A marker that names no
-/// change, but only the owners of evicted pods, goes at once.
-pub(super) fn undo_when_ready<'a>(node: &'a NodeFacts, reason: Reason<'a>) -> Decision<'a> {
+/// change, but only the owners of evicted pods, goes at once. Autoscalers may replace a node that is not Ready for long.
+pub(super) fn undo_when_ready<'a>(
+    node: &'a NodeFacts,
+    time: &TimeFacts,
+    reason: Reason<'a>,
+) -> Decision<'a> {
     match node.marker() {
         Some(marker) if node.is_ready() || !marker.holds_changes() => take(Step::Undo, reason),
+        Some(marker) if time.lost && marker.keeps_autoscalers_away() => {
+            take(Step::Release, Reason::NodeNotReady)
+        }
         _ => wait(Reason::NodeNotReady),
     }
 }
@@ -590,10 +597,9 @@ fn boot(node: &NodeFacts, shadow: &ShadowFacts<'_>) -> Boot {
     }
 }
 
-/// Whether the host has begun the reboot that we granted: its agent claimed it, or the Node names another boot.
+/// Whether the host of an update has begun a reboot, granted or not: its agent claimed it, or the Node names another boot.
 pub(super) fn has_begun_reboot(node: &NodeFacts, shadow: &ShadowFacts<'_>) -> bool {
-    let in_another = |granted| granted != node.boot_id() && !node.boot_id().is_empty();
-    shadow.is_claimed() || shadow.spec.reboot_granted_boot_id.is_some_and(in_another)
+    shadow.is_claimed() || !node.boot_id().is_empty() && boot(node, shadow) != Boot::Same
 }
 
 /// Checks whether the gates of its pool are open.

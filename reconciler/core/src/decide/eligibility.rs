@@ -19,7 +19,7 @@ impl<'a> Case<'_, 'a> {
         let (fleet, view, node) = (self.fleet, self.view, self.node);
         let is_done = |marker: &Marker| marker.is_kept() && node.labelled;
         if !node.marker().is_none_or(is_done) {
-            return undo_when_ready(node, Reason::Finishing);
+            return undo_when_ready(node, &view.time, Reason::Finishing);
         }
         if !node.labelled {
             return take(Step::DeleteShadow(Deletion::OptedOut), Reason::NotLabelled);

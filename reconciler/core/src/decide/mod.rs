@@ -125,7 +125,7 @@ fn release<'a>(
     let is_paused =
         fleet.starts == Starts::Paused || pool.is_some_and(|pool| pool.starts == Starts::Paused);
     let is_halted = (node.version()).is_some_and(|it| fleet.is_halted_for(view, it));
-    let must_go = !node.labelled || is_paused || is_halted || view.time.kept_is_lost;
+    let must_go = !node.labelled || is_paused || is_halted || view.time.lost;
     let is_needed = (node.version()).is_some_and(|it| needed.contains(&(Place::of(view).pool, it)));
     if !must_go && (slot.is_some() || is_needed && !view.time.kept_for_long) {
         return None;

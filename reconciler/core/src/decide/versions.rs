@@ -197,9 +197,9 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
             .is_some_and(|at| failed_at <= at && at <= now)
     }
 
-    /// Notes whether a Node that is deleted from now on counts as failed: if its host claimed the reboot, it was not Ready
-    /// for long, and no taint had announced its removal before. So replacing a broken host hides no
-    /// failure, and removing a node makes none.
+    /// Notes whether a Node that is deleted from now on counts as failed: if its host began the reboot, it was not Ready for long,
+    /// and no taint had announced its removal before. So replacing a broken host hides no failure, and removing a node makes
+    /// none.
     fn note_lost(&mut self, view: &NodeView<'a>, slot: &'a Slot) {
         let (Some(node), Some(shadow)) = (view.node, view.shadow) else {
             return;
@@ -208,10 +208,8 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
         if !view.holds(slot) || view.owner_uid.is_some_and(|uid| uid != node.uid.as_str()) {
             return;
         }
-        let claimed = shadow.spec.reboot_granted_boot_id.is_some()
-            && shadow.spec.reboot_granted_boot_id == shadow.status.reboot_claimed_boot_id;
-        let lost = !node.is_ready()
-            && (slot.lost || claimed && !node.leaving && view.time.not_ready_for_long);
+        let begun = shadow.is_in_update() && has_begun_reboot(node, &shadow);
+        let lost = !node.is_ready() && (slot.lost || begun && !node.leaving && view.time.lost);
         if lost != slot.lost {
             let noted = self.noted.entry(view.shadow_name);
             noted.or_insert_with(|| slot.clone()).lost = lost;

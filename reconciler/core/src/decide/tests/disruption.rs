@@ -121,7 +121,7 @@ fn the_annotations_stay_while_pods_of_others_need_room() {
     let away: Change = |view, _| node(view, |node| node.readiness = None);
     let lost: Change = |view, _| {
         node(view, |node| node.readiness = None);
-        view.time.kept_is_lost = true;
+        view.time.lost = true;
     };
     let for_long: Change = |view, _| view.time.kept_for_long = true;
     let no = BTreeMap::new();

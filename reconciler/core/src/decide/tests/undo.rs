@@ -90,6 +90,28 @@ fn what_is_there_and_ours_is_undone() {
 }
 
 #[test]
+fn autoscalers_may_replace_a_node_that_died_during_its_update() {
+    let marker = Marker {
+        do_not_disrupt: true,
+        scale_down_disabled: true,
+        ..CORDONED.clone()
+    };
+    for view in [
+        idle(),
+        idle().with_node(|node| node.labelled = false),
+        idle().with_shadow(|shadow| shadow.uid = "another"),
+    ] {
+        let dead = view.marked_by(&marker).not_ready();
+        assert_eq!(decide(&fleet(), &dead).reason, Reason::NodeNotReady);
+        assert_eq!(decide(&fleet(), &dead).effect, None);
+        let rest = marker_of(&decide(&fleet(), &dead.with(|it| it.time.lost = true)));
+        assert!(!rest.keeps_autoscalers_away() && rest.cordoned_at == marker.cordoned_at);
+        let released = dead.marked_by(&rest).with(|it| it.time.lost = true);
+        assert_eq!(decide(&fleet(), &released).effect, None, "once");
+    }
+}
+
+#[test]
 fn a_request_ends_with_its_update() {
     let marker = Marker {
         tainted: true,

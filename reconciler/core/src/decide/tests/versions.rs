@@ -191,6 +191,15 @@ fn an_absent_host_counts_and_keeps_its_slot() {
     assert_eq!(slot_of(&write, SHADOW).as_ref(), counted.get(SHADOW));
     let missing = record(&fleet(), None, &[away]).unwrap();
     assert_eq!(why(&missing).unwrap(), "it failed on n (NotReturned)");
+    let by_itself = updating(RebootedIntoUpdate, StagedAndPerformedUpdate).rebooted(NEW);
+    let by_itself = by_itself
+        .not_ready()
+        .with(|view| view.time.step_overdue = true);
+    assert_eq!(
+        record(&fleet(), None, &[by_itself]).as_ref(),
+        Some(&missing),
+        "a crash into the update needs no grant"
+    );
     let noted = FleetFacts {
         slots: &counted,
         ..fleet()
@@ -266,8 +275,8 @@ fn an_absent_host_counts_and_keeps_its_slot() {
 
 #[test]
 fn a_deleted_node_counts_if_lost_before() {
-    let away = away().with(|view| view.time.not_ready_for_long = true);
-    let soon = away.with(|view| view.time.not_ready_for_long = false);
+    let away = away().with(|view| view.time.lost = true);
+    let soon = away.with(|view| view.time.lost = false);
     let unclaimed = away.with_shadow(|shadow| shadow.status.reboot_claimed_boot_id = None);
     let leaving = away.with_node(|node| node.leaving = true);
     let ready = away.with_node(|node| node.readiness = Some(readiness(true)));
@@ -305,6 +314,7 @@ fn a_deleted_node_counts_if_lost_before() {
         "an autoscaler removes it", false, leaving => None;
         "an autoscaler removes it for it was lost", true, leaving => None;
         "it is back", true, ready => Some(false);
+        "it crashed into the update", false, unclaimed.rebooted(NEW).not_ready() => Some(true);
         "another machine came, and its shadow is still the old one", true, another => None;
         "another machine came, and its shadow says nothing yet", true, unknown => None;
     } {
