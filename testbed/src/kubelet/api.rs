@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use futures::{SinkExt as _, StreamExt as _};
 use rustls::ServerConfig;
 use serde_json::{Value, json};
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::UnixStream;
@@ -143,19 +143,19 @@ async fn run(
     let (mut to, from) = socket.split();
     let ran = async {
         let output = async { anyhow::Ok(command?.output().await?) };
-        let (status, said) = match output.await {
-            Ok(output) => (status(output.status), [output.stdout, output.stderr]),
-            Err(error) => (
-                failure("InternalError", &format!("{error:#}")),
-                [vec![], vec![]],
+        let (code, said) = match output.await {
+            Ok(ended) => (
+                ended.status.code().unwrap_or(137),
+                [ended.stdout, ended.stderr],
             ),
+            Err(error) => (126, [vec![], format!("{error:#}\n").into_bytes()]),
         };
         for (channel, bytes) in [STDOUT, STDERR].into_iter().zip(said) {
             if !bytes.is_empty() {
                 to.send(message(channel, &bytes)).await?;
             }
         }
-        to.send(message(ERROR, status.to_string().as_bytes()))
+        to.send(message(ERROR, status(code).to_string().as_bytes()))
             .await?;
         let normal = CloseFrame {
             code: CloseCode::Normal,
@@ -176,19 +176,13 @@ fn message(channel: u8, bytes: &[u8]) -> Message {
 }
 
 /// Returns what kubectl and our plugin read of a command that has ended.
-fn status(ended: ExitStatus) -> Value {
-    if ended.success() {
+fn status(code: i32) -> Value {
+    if code == 0 {
         return json!({"metadata": {}, "status": "Success"});
     }
-    let code = ended.code().unwrap_or(137).to_string();
-    let mut status = failure(
-        "NonZeroExitCode",
-        &format!("the command ended with {ended}"),
-    );
-    status["details"] = json!({"causes": [{"reason": "ExitCode", "message": code}]});
-    status
-}
-
-fn failure(reason: &str, message: &str) -> Value {
-    json!({"metadata": {}, "status": "Failure", "reason": reason, "message": message})
+    json!({
+        "metadata": {}, "status": "Failure", "reason": "NonZeroExitCode",
+        "message": format!("the command ended with exit status {code}"),
+        "details": {"causes": [{"reason": "ExitCode", "message": code.to_string()}]},
+    })
 }
