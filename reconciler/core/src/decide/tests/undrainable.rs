@@ -201,6 +201,9 @@ fn drain_that_a_budget_makes_hopeless_disturbs_others_once() {
         });
         let reason = decide(&fleet(), &view).reason;
         assert_eq!(reason == given_up, gives_up, "{says}");
+        let retried = view.with_node(|node| node.retry = Some(1));
+        let reason = decide(&fleet(), &retried).reason;
+        assert_ne!(reason, given_up, "{says}, and a person has it tried again");
     }
 }
 
