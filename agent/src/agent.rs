@@ -25,11 +25,11 @@ use crate::shadow::Seen;
 use host_session::{HostSession, now};
 use reporter::Reporter;
 
-/// The reason why the agent ends by itself.
+/// The reason why the agent exits by itself.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "nobody has listened on {} for {} s; the process ends, so that a new container mounts the socket again. The kubelet \
-     calls this CrashLoopBackOff until the host's API server is back; it is no fault of the agent",
+    "nobody has listened on {} for {} s; the process exits, so that a new container mounts the socket again. The kubelet \
+     shows CrashLoopBackOff until the host's API server (apiserver.service) is back; repair that",
     socket.display(),
     after.as_secs()
 )]

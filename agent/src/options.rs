@@ -6,13 +6,13 @@ use std::time::Duration;
 use clap::Parser;
 use jiff::SignedDuration;
 
-/// Carries out the updates of one Bottlerocket host: talks to the host's API, and reports on the node's shadow.
+/// Carries out the updates of one Bottlerocket host by its API, and reports in the status of the node's shadow.
 ///
-/// Its token tells which node it runs on. Write durations as 500ms, 30s, 10m or 1h30m.
+/// The token of its pod names the node. Write durations as 500ms, 30s, 10m or 1h30m.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "brupop-agent", version)]
 pub struct Options {
-    /// Socket of Bottlerocket's API
+    /// Path of the socket of Bottlerocket's API
     #[arg(
         long,
         env = "BOTTLEROCKET_API_SOCKET",
@@ -30,22 +30,22 @@ pub struct Options {
         value_name = "PATH"
     )]
     pub boot_id_file: PathBuf,
-    /// How often an idle host looks for updates; varies by a tenth
+    /// Interval at which an idle host looks for updates; varies by a tenth
     #[arg(long, env = "REFRESH_INTERVAL", default_value = "10m", value_parser = between::<1_000, DAY>)]
     pub refresh_interval: Duration,
     /// Longest wait before the first look for updates
     #[arg(long, env = "START_JITTER", hide = true, default_value = "30s", value_parser = between::<0, DAY>)]
     pub start_jitter: Duration,
-    /// How often to look at the host while an attempt or a command runs
+    /// Interval at which the host is asked while an attempt or a command runs
     #[arg(long, env = "POLL_INTERVAL", hide = true, default_value = "2s", value_parser = between::<10, MINUTE>)]
     pub poll_interval: Duration,
-    /// How long to wait for an answer of Bottlerocket's API
+    /// Longest wait for an answer of Bottlerocket's API
     #[arg(long, env = "HOST_TIMEOUT", hide = true, default_value = "10s", value_parser = between::<100, HOST_TIMEOUT_MAX>)]
     pub host_timeout: Duration,
-    /// How often to ask again for a reboot that does not happen
+    /// Interval at which a reboot that does not happen is requested again
     #[arg(long, env = "REBOOT_REPEAT_INTERVAL", hide = true, default_value = "1m", value_parser = between::<1_000, DAY>)]
     pub reboot_repeat_interval: Duration,
-    /// How long the host may refuse or not answer before the update is given up
+    /// Time for which the host may refuse or not answer before the update is given up
     #[arg(long, env = "REFUSED_DEADLINE", hide = true, default_value = "5m", value_parser = between::<0, DAY>)]
     pub refused_deadline: Duration,
     /// Download the chosen update while the node waits for its turn
@@ -61,11 +61,10 @@ pub struct Options {
     pub prefetch: bool,
 }
 
-/// In milliseconds. A turn asks the host three times, and must end before the watchdog's minute.
+// Bounds of durations, in milliseconds.
+/// A turn asks the host three times, and must end before the watchdog's minute.
 const HOST_TIMEOUT_MAX: u64 = 10_000;
-/// In milliseconds.
 const MINUTE: u64 = 60_000;
-/// In milliseconds.
 const DAY: u64 = 24 * 60 * MINUTE;
 
 /// A duration within bounds, which are in milliseconds.
@@ -78,7 +77,7 @@ fn between<const MIN: u64, const MAX: u64>(text: &str) -> Result<Duration, Strin
     {
         Some(duration) if (least..=most).contains(&duration) => Ok(duration),
         Some(_) => Err(format!(
-            "write something between {} and {}",
+            "write a duration between {} and {}",
             name(least),
             name(most)
         )),

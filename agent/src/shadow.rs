@@ -102,7 +102,7 @@ pub async fn watch(client: Client, namespace: String, name: String, sender: watc
                 if !std::mem::replace(&mut absent, true) {
                     tracing::info!(
                         shadow = name,
-                        "there is no shadow yet; the reconciler makes it"
+                        "there is no shadow yet; the agent waits for the reconciler to create it"
                     );
                 }
                 None

@@ -24,7 +24,7 @@ pub(crate) fn start(heartbeat: Heartbeat) -> io::Result<()> {
         .spawn(move || {
             until_stuck(&heartbeat, PERIOD);
             tracing::error!(
-                "the agent's loop has not come round for {} s; the process ends, so that the kubelet starts it again",
+                "the agent's loop has been stuck for {} s; the process exits, so that the kubelet restarts it",
                 LONGEST_TURN.as_secs()
             );
             std::process::exit(1);

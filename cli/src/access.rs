@@ -6,8 +6,8 @@ use brupop_api::names;
 use kube::{Api, Resource};
 
 /// The explanation for a missing right on Nodes.
-const NODES: &str = "none of the operator's roles gives this right, for RBAC cannot give one annotation of a Node without the \
-                     rest of it: a ClusterRole of your own has to";
+const NODES: &str = "none of the operator's roles gives this right, because RBAC cannot limit it to one annotation of a Node: \
+                     bind a ClusterRole of your own";
 
 /// The right to make a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Right {
         }
     }
 
-    /// The right to do this to objects that this is about.
+    /// The right to do this to the objects of `api`.
     pub(crate) fn of<K: Resource<DynamicType = ()>>(verb: &'static str, api: &Api<K>) -> Self {
         Self::new::<K>(verb, api.namespace())
     }

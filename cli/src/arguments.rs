@@ -19,32 +19,32 @@ pub(crate) use target::is_plain;
                   `kubectl brupop help COMMAND` says how."
 )]
 pub struct Arguments {
-    /// Where the operator is.
+    /// The cluster and namespace of the operator.
     #[command(flatten)]
     pub target: Target,
     /// Output format
     #[arg(long, short, global = true, value_enum, default_value = "table")]
     pub output: Output,
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// How something is printed.
+/// Format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// For people.
+    /// Tables and sentences for people
     Table,
-    /// For programs.
+    /// JSON, for programs to read
     Json,
-    /// For programs and people.
+    /// YAML, for programs and people
     Yaml,
 }
 
-/// What to do.
+/// The commands, of which [`SteeringCommand`] has those that change something.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Show the fleet at a glance: its progress, which nodes move now, which wait and why
+    /// Show the fleet at a glance: which nodes are being updated, which wait, and why
     ///
     /// With plain kubectl: `kubectl get brf,brs -n NAMESPACE` (`-w`), and `kubectl describe` for the sentences.
     Status {
@@ -55,31 +55,30 @@ pub enum Command {
         #[arg(long, value_parser = object_name)]
         pool: Option<String>,
     },
-    /// Show why a node's update moves or waits, and what would have to change
+    /// Show why a node is updated or waits, and what to do about it
     ///
     /// With plain kubectl: `kubectl describe brs brs-NODE -n NAMESPACE` and `kubectl events -n default --for node/NODE`.
     /// docs/reference.md has a table of what to do about each reason.
     Why {
-        /// Name of the node
+        /// Name of the node to explain
         #[arg(value_parser = node_name)]
         node: String,
     },
     /// Show which nodes would be updated, in which order, and why the others would not
     ///
-    /// What a pause, a closed window, a freeze or a gate holds for now stands on top, and the plan is made as if nothing held it.
-    /// This runs `kubectl exec -n NAMESPACE deploy/brupop-reconciler -- /brupop-reconciler plan`, because the answer depends on
+    /// The plan names the pauses, windows, freezes and gates that hold updates now, and goes on as if nothing held them. This runs `kubectl exec -n NAMESPACE deploy/brupop-reconciler -- /brupop-reconciler plan`, because the answer depends on
     /// the reconciler's settings.
     Plan {
-        /// Show what begins now
+        /// Show what starts now, with all pauses, windows, freezes and gates
         #[arg(long)]
         now: bool,
     },
-    /// Show the outcome of each version, and the operator's Events
+    /// Show the results of each version, and the operator's Events
     ///
     /// API servers keep Events for an hour by default. With plain kubectl: `status.versions` in
     /// `kubectl get brf fleet -n NAMESPACE -o yaml`, `kubectl events -n default` about nodes, and `kubectl events -n NAMESPACE`.
     History {
-        /// Name of the node whose Events are shown; without it, those of all
+        /// Show the Events of this node only
         #[arg(value_parser = node_name)]
         node: Option<String>,
     },
@@ -90,12 +89,12 @@ pub enum Command {
     /// A command that changes something.
     #[command(flatten)]
     Steer(SteeringCommand),
-    /// Print the program with which kubectl completes `kubectl brupop`, in each shell
+    /// Print a program that lets kubectl complete `kubectl brupop` in every shell
     ///
-    /// `kubectl brupop completion >kubectl_complete-brupop`, make it executable, and put it into PATH; the shell needs kubectl's own
-    /// completion (`kubectl completion --help`). Names of nodes, pools and halted versions are completed, too.
+    /// Run `kubectl brupop completion >kubectl_complete-brupop`, make the file executable, and put it into PATH. The shell needs
+    /// kubectl's own completion (`kubectl completion --help`). Names of nodes, pools and halted versions are completed, too.
     Completion,
-    /// Print what can follow these words, for `kubectl_complete-brupop`
+    /// Print the completions of these words, for `kubectl_complete-brupop`
     #[command(name = "__complete", hide = true, disable_help_flag = true)]
     Complete {
         /// The words after `kubectl brupop`, the last one as far as it is typed
@@ -109,59 +108,60 @@ pub enum Command {
 pub enum SteeringCommand {
     /// Pause the fleet, a pool, or one node
     ///
-    /// While the fleet or a pool is paused, no update starts there. Updates before the cordon are given up, and cordoned nodes are
-    /// finished. A node that is paused in mid-update is put back into service, unless its reboot has begun. With plain kubectl:
+    /// While the fleet or a pool is paused, no update starts there. Updates that have not cordoned their node are given up; the
+    /// others are finished. A node that is paused in mid-update is put back into service, unless its reboot has begun. With plain kubectl:
     /// `kubectl patch brf fleet -n NAMESPACE --type=merge -p '{"spec":{"paused":true}}'`, and
     /// `kubectl annotate node NODE brupop.bottlerocket.aws/pause=true`.
     Pause {
         /// The nodes; without any, the whole fleet.
         #[command(flatten)]
         nodes: Option<Nodes>,
-        /// The pool, in place of the fleet
+        /// Pause this pool instead of the fleet
         #[arg(long, conflicts_with = "Nodes", value_parser = paused_pool)]
         pool: Option<String>,
     },
     /// Resume the fleet, a pool, one node, or a halted version
     ///
-    /// A version is resumed as you see it: if another node has failed meanwhile, it stays halted. With plain kubectl: the command
-    /// that the fleet's condition Halted names (`kubectl describe brf fleet -n NAMESPACE`), and to end a pause `kubectl patch brf fleet -n NAMESPACE --type=merge -p '{"spec":{"paused":false}}'`, and
+    /// If another node fails while you resume a version, the version stays halted. With plain kubectl: the command at the end of the
+    /// fleet's condition Halted (`kubectl describe brf fleet -n NAMESPACE`); to end a pause,
+    /// `kubectl patch brf fleet -n NAMESPACE --type=merge -p '{"spec":{"paused":false}}'`, and
     /// `kubectl annotate node NODE brupop.bottlerocket.aws/pause-`.
     Resume {
         /// The nodes; without any, the whole fleet.
         #[command(flatten)]
         nodes: Option<Nodes>,
-        /// The pool, in place of the fleet
+        /// Resume this pool instead of the fleet
         #[arg(long, conflicts_with = "Nodes", value_parser = object_name)]
         pool: Option<String>,
-        /// The version that is halted; no pause ends
+        /// Resume this halted version; pauses stay
         #[arg(long, conflicts_with_all = ["Nodes", "pool"], value_parser = version)]
         version: Option<String>,
-        /// The one variant for which it is resumed; without it, all
+        /// Resume the version for this variant only
         #[arg(long, requires = "version", value_parser = variant)]
         variant: Option<String>,
     },
-    /// Request a node's update now: before others, and outside the maintenance window
+    /// Request a node's update now, before others and even outside the maintenance window
     ///
     /// The request ends with the node's next update, even if that fails once the node is out of service. With plain kubectl:
     /// `kubectl annotate node NODE brupop.bottlerocket.aws/update-now=true`, and to cancel it
     /// `brupop.bottlerocket.aws/update-now-`.
     #[command(mut_group("Nodes", |nodes| nodes.required(true)))]
     UpdateNow {
-        /// The nodes.
+        /// Nodes, by name or label.
         #[command(flatten)]
         nodes: Nodes,
-        /// Cancel the request
+        /// Cancel the request for an update
         #[arg(long)]
         cancel: bool,
     },
-    /// End the back-off of a node whose update failed, once its cause is repaired
+    /// End the back-off of a node whose update failed
     ///
-    /// If the next attempt fails, too, the node backs off again. With plain kubectl: `kubectl annotate node NODE --overwrite
+    /// Repair the cause first: if the next attempt fails, too, the node backs off for longer. With plain kubectl: `kubectl annotate node NODE --overwrite
     /// brupop.bottlerocket.aws/retry=ATTEMPT`, with the number that `kubectl get brs brs-NODE -n NAMESPACE
     /// -o jsonpath={.spec.attempt}` prints.
     #[command(mut_group("Nodes", |nodes| nodes.required(true)))]
     Retry {
-        /// The nodes.
+        /// Nodes, by name or label.
         #[command(flatten)]
         nodes: Nodes,
     },
@@ -174,7 +174,7 @@ pub struct Nodes {
     /// Names of nodes, as NODE or node/NODE
     #[arg(id = "node", value_name = "NODE", value_parser = node_name)]
     pub names: Vec<String>,
-    /// Nodes that have these labels, as kubectl's -l
+    /// Nodes with these labels, as for kubectl's -l
     #[arg(long, short = 'l')]
     pub selector: Option<String>,
 }

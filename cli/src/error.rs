@@ -23,7 +23,7 @@ pub enum Error {
     /// The API server refuses a request for another reason.
     #[error("the API server refuses to let you {0}: {1}")]
     Refused(Right, String),
-    /// A request failed on its way, or its answer did.
+    /// A request got no answer, or one that is not the API server's.
     #[error("could not {0}")]
     Request(Right, #[source] Box<kube::Error>),
     /// The object changed between reading and writing.
@@ -33,8 +33,8 @@ pub enum Error {
     Changed(String),
     /// The API server does not know our resources.
     #[error(
-        "the operator is not installed in this cluster, whose API server does not know the resource {0}: is it the right one \
-         (--context, --kubeconfig)?"
+        "the operator is not installed in this cluster, which has no resource {0}: check that it is the right cluster \
+         (--context, --kubeconfig)"
     )]
     NotInstalled(String),
     /// Several nodes could not be changed, each for this reason.
@@ -43,7 +43,7 @@ pub enum Error {
     /// There is no such thing.
     #[error("there is no {0}")]
     Missing(String),
-    #[error("there is no operator in the namespace {0}; there is one in {1}: -n {1}")]
+    #[error("there is no operator in the namespace {0}; there is one in {1}: add -n {1}")]
     Elsewhere(String, String),
     /// An object cannot be understood.
     #[error("{0} cannot be read: {1}")]
@@ -134,7 +134,7 @@ mod tests {
             Right::new::<BottlerocketShadow>("list", Some("ns")),
             not_status,
         );
-        let expected = "the operator is not installed in this cluster, whose API server does not know the resource \
+        let expected = "the operator is not installed in this cluster, which has no resource \
                         bottlerocketshadows.brupop.bottlerocket.aws: ";
         assert!(page.starts_with(expected), "{page}");
         let (fleet, nodes) = (

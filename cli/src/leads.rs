@@ -30,13 +30,13 @@ impl Leads {
         Some(match self {
             Self::Yes => return None,
             Self::No(Some(since)) => format!(
-                "no reconciler has led since {since:.0}, if the clock here is right: nothing will happen before one does, and what \
-                 is shown may be old"
+                "no reconciler has led since {since:.0}, if the clock here is right: nothing happens until one does, and what is \
+                 shown may be outdated"
             ),
             Self::No(None) => {
-                "no reconciler has ever led: nothing will happen before one does".to_owned()
+                "no reconciler has led yet: nothing happens until one does".to_owned()
             }
-            Self::NotKnown(why) => format!("whether a reconciler leads is not known: {why}"),
+            Self::NotKnown(why) => format!("it is not known whether a reconciler leads: {why}"),
         })
     }
 }

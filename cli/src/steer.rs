@@ -28,7 +28,7 @@ fn unchanged(says: String) -> PlannedChange {
 
 /// Pauses the fleet, or ends the pause.
 pub(crate) fn pause_fleet(fleet: &BottlerocketFleet, paused: bool) -> PlannedChange {
-    let stops = ": no update starts, and what is cordoned is finished";
+    let stops = ": no update starts, and nodes that are cordoned already are finished";
     let patch = pause_in_spec(&fleet.metadata, paused);
     pause("the fleet", stops, [fleet.spec.paused, paused], patch)
 }
@@ -36,7 +36,7 @@ pub(crate) fn pause_fleet(fleet: &BottlerocketFleet, paused: bool) -> PlannedCha
 /// Pauses a pool, or ends the pause.
 pub(crate) fn pause_pool(pool: &Pool, paused: bool) -> PlannedChange {
     let name = pool.metadata.name.as_deref().unwrap_or_default();
-    let stops = ": no update of its nodes starts, and what is cordoned is finished";
+    let stops = ": no update of its nodes starts, and those that are cordoned already are finished";
     let (what, patch) = (
         format!("the pool {name}"),
         pause_in_spec(&pool.metadata, paused),
@@ -98,19 +98,19 @@ pub(crate) fn update_now(node: &NodeFacts, namespace: &str, cancel: bool) -> Pla
     let what = format!("the update of the node {}", node.name());
     let annotated = node.annotation(names::UPDATE_NOW_ANNOTATION).is_some();
     if cancel && annotated {
-        let says = format!("{what} is no longer asked for");
+        let says = format!("{what} is no longer requested");
         return annotate(node, names::UPDATE_NOW_ANNOTATION, None, says);
     }
     if cancel {
-        return unchanged(format!("{what} is not asked for"));
+        return unchanged(format!("{what} is not requested"));
     }
     if node.update_now {
-        return unchanged(format!("{what} is asked for already"));
+        return unchanged(format!("{what} is requested already"));
     }
     let why = words::why(node.name(), namespace);
     let says = format!(
-        "{what} is asked for: it begins before others, also outside the window, and the request ends with it; \
-         {why} says whether anything else is in its way"
+        "{what} is requested: it starts before others, even outside the window, and the request ends with it; {why} shows \
+         whether anything else holds it"
     );
     annotate(node, names::UPDATE_NOW_ANNOTATION, Some("true"), says)
 }
@@ -137,7 +137,7 @@ pub(crate) fn retry(
     }
     let why = words::why(name, namespace);
     let says = format!(
-        "{ended}: it is updated in its turn, and backs off again if that fails; {why} says whether anything else is in its way"
+        "{ended}: it is updated in its turn, and backs off again if that fails; {why} shows whether anything else holds it"
     );
     annotate(node, names::RETRY_ANNOTATION, Some(&attempt), says)
 }
@@ -173,7 +173,7 @@ pub(crate) fn resume_version(
         let halted = if halted.is_empty() { "none" } else { &halted };
         let of = of_variant.map_or(String::new(), |variant| format!(" for {variant}"));
         return Err(Error::NotHalted(format!(
-            "{resumed} is not halted{of}; halted are: {halted}"
+            "{resumed} is not halted{of}; halted versions: {halted}"
         )));
     }
     let variants: Vec<&str> = meant.iter().map(|halt| halt.variant.as_str()).collect();
@@ -181,7 +181,7 @@ pub(crate) fn resume_version(
     let named = &fleet.spec.resumed_versions;
     if meant.iter().all(|halt| named.contains(halt)) {
         return Ok(unchanged(format!(
-            "{what} is resumed already: the reconciler will follow"
+            "{what} is resumed already, but the reconciler has not acted on it yet"
         )));
     }
     // An entry that names no halt has no effect any more.

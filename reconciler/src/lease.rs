@@ -143,9 +143,11 @@ impl Candidate {
         let is_stuck = self.heartbeat.is_stuck();
         match (std::mem::replace(&mut self.stuck, is_stuck), is_stuck) {
             (false, true) => {
-                tracing::error!("the loop of this process is stuck: it does not ask for the Lease");
+                tracing::error!(
+                    "the loop of this process is stuck, so the process stops renewing the Lease"
+                );
             }
-            (true, false) => tracing::info!("the loop of this process comes round again"),
+            (true, false) => tracing::info!("the loop of this process is no longer stuck"),
             _ => {}
         }
         is_stuck

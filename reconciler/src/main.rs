@@ -22,7 +22,7 @@ async fn main() -> ExitCode {
     match settings.command {
         None => environment::ended("the reconciler cannot run", process::run(settings).await),
         Some(Command::Plan { now }) => environment::ended(
-            "there is no plan",
+            "the plan cannot be made",
             plan::run(settings, now).await.map(|text| say(&text)),
         ),
     }

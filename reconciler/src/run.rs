@@ -207,7 +207,7 @@ impl Reconciler {
             while self.events.join_next().await.is_some() {}
         };
         if timeout(FAREWELL, all_answered).await.is_err() {
-            tracing::warn!("some evictions or Events were not answered before the end");
+            tracing::warn!("some evictions or Events got no answer before this process ended");
         }
     }
 

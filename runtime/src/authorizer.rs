@@ -149,7 +149,7 @@ impl Authorizer {
     /// A token that nobody knows says nothing of the second review, which may be the one that fails.
     fn on_answer(&self, outcome: Judgement) -> Judgement {
         if outcome != Err(StatusCode::UNAUTHORIZED) && lock(&self.failures).resolved() {
-            tracing::info!("the API server answers again whose token a caller has");
+            tracing::info!("callers' tokens can be checked again");
         }
         outcome
     }
@@ -158,7 +158,7 @@ impl Authorizer {
         if lock(&self.failures).is_new(error) {
             tracing::warn!(
                 error,
-                "the API server could not be asked whose token a caller has"
+                "the API server could not be asked about a caller's token"
             );
         }
         TRY_AGAIN

@@ -43,7 +43,7 @@ const OVERDUE: Duration = Duration::from_secs(5);
 const SHORTEST: Duration = Duration::from_secs(5);
 
 const LATE: &str = "the answer did not arrive within a minute";
-const NOT_OBJECTS: &str = "the answer has something else than objects";
+const NOT_OBJECTS: &str = "the answer contains something other than objects";
 
 /// The answer is none, for this reason.
 fn invalid(why: &'static str) -> Error {
@@ -103,7 +103,7 @@ where
             return Err(invalid(NOT_OBJECTS));
         }
         let version = metadata.resource_version.filter(|it| !it.is_empty());
-        version.ok_or_else(|| invalid("the list has no version"))
+        version.ok_or_else(|| invalid("the list has no resourceVersion"))
     }
 }
 

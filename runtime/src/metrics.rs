@@ -21,9 +21,9 @@ pub struct ProcessMetrics {
 impl ProcessMetrics {
     /// Adds them to a registry with the program's prefix, and which version of the operator this is.
     pub fn register(&self, registry: &mut Registry) {
-        let requests = "Requests to the API server, by verb and by the code of the answer; none = there was none";
+        let requests = "Requests to the API server, by verb and HTTP status; none = no answer";
         registry.register("api_requests", requests, self.api_requests.0.clone());
-        let scrapes = "Scrapes of /metrics refused, by why";
+        let scrapes = "Refused scrapes of /metrics, by reason";
         registry.register("refused_scrapes", scrapes, self.refused_scrapes.family());
         let drops = "Connections that made room for others";
         registry.register("dropped_connections", drops, self.drops.0.clone());

@@ -31,9 +31,9 @@ pub struct Metrics {
     latency: Histogram,
     /// When the certificate that is served expires, in seconds since 1970.
     pub certificate_expiry: Gauge,
-    /// Times the certificates could not be brought in order.
+    /// Failures to renew or publish the certificates.
     pub certificate_failures: Counter,
-    /// Times somebody else had damaged `caBundle`, and it was put right.
+    /// Repairs of `caBundle` after somebody else changed it.
     pub ca_bundle_repairs: Counter,
     /// Metrics that all programs have.
     pub process: ProcessMetrics,
@@ -67,7 +67,7 @@ impl Metrics {
     fn register(&mut self) {
         self.registry.register(
             "reviews",
-            "Admission reviews, by who asked and what was answered",
+            "Admission reviews, by actor and verdict",
             self.reviews.clone(),
         );
         self.registry.register(
@@ -89,17 +89,17 @@ impl Metrics {
         );
         self.registry.register(
             "certificate_failures",
-            "Times that certificates or caBundle could not be brought in order",
+            "Failures to renew or publish certificates",
             self.certificate_failures.clone(),
         );
         self.registry.register(
             "ca_bundle_repairs",
-            "Times that somebody else had damaged caBundle and it was put right",
+            "Repairs of caBundle after somebody else changed it",
             self.ca_bundle_repairs.clone(),
         );
         self.registry.register(
             "refused_callers",
-            "Requests for a review refused for want of a token, by why; only if one is required",
+            "Reviews refused because the caller had no valid token, by reason; only if a token is required",
             self.caller_refusals.family(),
         );
         self.process.register(&mut self.registry);

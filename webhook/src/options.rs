@@ -22,7 +22,7 @@ pub enum Certificates {
 #[derive(Clone, Debug, Parser)]
 #[command(name = "brupop-webhook", version)]
 pub struct Options {
-    /// Who makes the certificate and writes `caBundle`
+    /// Source of the certificate and of `caBundle`
     #[arg(long, env = "CERTIFICATES", hide = true, value_enum, default_value_t = Certificates::Own)]
     pub certificates: Certificates,
     /// Name of the Secret that holds the certificates
@@ -45,7 +45,7 @@ pub struct Options {
         default_value = "[::]:8443"
     )]
     pub admission_address: SocketAddr,
-    /// Refuse reviews from callers without a token of this cluster; let API servers present one first
+    /// Refuse reviews from callers without a token of this cluster; configure the API servers to send one first
     #[arg(long, env = "REQUIRE_CALLER_TOKEN", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
         require_equals = true, default_missing_value = "true")]
     pub require_caller_token: bool,
@@ -83,7 +83,7 @@ fn lifetime(text: &str) -> Result<SignedDuration, String> {
     if (SHORTEST_LIFETIME..=LONGEST_LIFETIME).contains(&lifetime) {
         return Ok(lifetime);
     }
-    Err("write something between 10s and 87600h, such as 2160h".to_owned())
+    Err("write a duration between 10s and 87600h, such as 2160h".to_owned())
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ fn refusal(request: &PoolRequest, ours: &str) -> Option<String> {
     }
     if request.namespace != ours {
         return Some(format!(
-            "nobody reads a BottlerocketPool in this namespace: make it in {ours}"
+            "the reconciler reads BottlerocketPools in the namespace {ours} only: create this one there"
         ));
     }
     // Whatever the schema accepts can be parsed.

@@ -107,8 +107,8 @@ fn respond(answered: Result<Vec<u8>, ReviewError>) -> Response {
 fn refusal(status: StatusCode) -> &'static str {
     match status {
         StatusCode::UNAUTHORIZED => {
-            "this webhook wants the API server's token: see --admission-control-config-file, or unset REQUIRE_CALLER_TOKEN\n"
+            "this webhook requires a token of the API server: set --admission-control-config-file, or unset REQUIRE_CALLER_TOKEN\n"
         }
-        _ => "this webhook cannot ask the API server whose token this is: try again\n",
+        _ => "the API server could not be asked about this token: try again\n",
     }
 }

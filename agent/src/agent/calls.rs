@@ -79,7 +79,7 @@ impl HostSession {
             tracing::warn!(
                 version,
                 reason = sentence,
-                "the host does not download the update before the node's turn"
+                "the host cannot download the update before the node's turn"
             );
             return self.options.poll_interval;
         }

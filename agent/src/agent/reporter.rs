@@ -94,7 +94,7 @@ impl Reporter {
         }
         tracing::warn!(
             reports = self.taken,
-            "the API server accepts each status, but the shadow does not keep it; the agent reports less often"
+            "the API server accepts each status, but the shadow does not change; the agent reports less often"
         );
         REPORTS_PAUSE
     }

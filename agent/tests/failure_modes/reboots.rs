@@ -98,7 +98,8 @@ async fn why_a_host_fell_back_survives_its_boot() {
             solo.start();
         }
         let status = solo.until_at(1, State::ErrorReset).await;
-        let told = "the host fell back to 1.19.4 when it rebooted: 1.20.1 is not what the host would boot next";
+        let told =
+            "the host fell back to 1.19.4 when it rebooted: the host would not boot 1.20.1 next";
         assert_eq!(
             (status.problem, status.message.as_deref()),
             (Some(Problem::NotNextToBoot), Some(told))

@@ -12,35 +12,35 @@ use super::object_name;
 /// The cluster and namespace of the operator.
 #[derive(Clone, Debug, Args)]
 pub struct Target {
-    /// Namespace of the operator
+    /// Namespace that the operator is in
     #[arg(long, short, global = true, default_value = DEFAULT_NAMESPACE, value_parser = object_name)]
     pub namespace: String,
-    /// Context of the kubeconfig in place of the current one
+    /// Context of the kubeconfig, instead of the current one
     #[arg(long, global = true)]
     pub context: Option<String>,
-    /// Kubeconfig file in place of KUBECONFIG and ~/.kube/config
+    /// Kubeconfig file, instead of KUBECONFIG and ~/.kube/config
     #[arg(long, global = true, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Cluster of the kubeconfig in place of the context's
+    /// Cluster of the kubeconfig, instead of the context's
     #[arg(long, global = true)]
     pub cluster: Option<String>,
-    /// User of the kubeconfig in place of the context's
+    /// User of the kubeconfig, instead of the context's
     #[arg(long, global = true)]
     pub user: Option<String>,
-    /// User to impersonate
+    /// User to impersonate, as for kubectl
     #[arg(long = "as", global = true, value_name = "USER")]
     pub as_user: Option<String>,
     /// Group to impersonate, with --as; can be given several times
     #[arg(long = "as-group", global = true, value_name = "GROUP")]
     pub as_groups: Vec<String>,
-    /// How long to wait for each answer, such as 5s; 0 = for ever [default: 30s]
+    /// Longest wait for each answer, such as 5s; 0 = no limit [default: 30s]
     #[arg(long, global = true, value_name = "DURATION", value_parser = request_timeout)]
     pub request_timeout: Option<Duration>,
 }
 
 impl Target {
-    /// Returns the flags that name the cluster, as they were given, for commands that are pasted. Impersonation is left out: who
-    /// may only look would be told to change something as such.
+    /// Returns the flags that name the cluster, as they were given, for commands that are pasted. Impersonation is left out: the
+    /// command may be for somebody with more rights.
     pub fn flags(&self) -> String {
         let flags = self.cluster_flags().into_iter();
         let flags = flags.map(|(flag, value)| format!(" --{flag} {}", quoted(&value)));

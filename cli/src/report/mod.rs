@@ -9,7 +9,7 @@ use brupop_api::conditions::{Condition, PROGRESSING};
 use brupop_api::crds::{MESSAGE_MAX, TIME_MAX, WORD_MAX};
 use brupop_api::fleet::Slot;
 use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, names};
-use brupop_core::decide::{Named, TO_GO_ON};
+use brupop_core::decide::{Named, WHAT_TO_DO};
 use brupop_core::pool::Pool;
 use jiff::tz::TimeZone;
 
@@ -23,7 +23,7 @@ fn progressing(shadow: &BottlerocketShadow) -> Option<&Condition> {
 
 /// Returns the condition's sentence, without the remedy that [`Reason`](brupop_core::decide::Reason) has, too.
 fn sentence_of(said: &Condition) -> &str {
-    let parts = said.message.rsplit_once(TO_GO_ON);
+    let parts = said.message.rsplit_once(WHAT_TO_DO);
     parts.map_or(&said.message, |(sentence, _)| sentence)
 }
 
@@ -34,7 +34,7 @@ fn condition<'a>(shadow: &'a BottlerocketShadow, type_: &str) -> Option<&'a Cond
 
 /// Says that nothing is known of these objects.
 fn unsaid(what: &str) -> String {
-    format!("the reconciler has said nothing about {what} yet: see whether one leads")
+    format!("the reconciler has not reported on {what} yet: check whether one leads")
 }
 
 /// Returns what a remedy is about that names nothing yet.

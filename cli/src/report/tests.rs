@@ -5,7 +5,7 @@ mod node;
 
 use anstream::adapter::strip_str;
 use brupop_api::printable::is_unprintable;
-use brupop_core::decide::TO_GO_ON;
+use brupop_core::decide::WHAT_TO_DO;
 use insta::assert_snapshot;
 use serde_json::json;
 

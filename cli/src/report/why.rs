@@ -239,11 +239,11 @@ impl Why {
     /// Returns what it has been doing for some time, in its colour.
     fn standing(&self) -> (&'static str, Color) {
         if self.moves {
-            ("moves for", Color::DarkCyan)
+            ("moving for", Color::DarkCyan)
         } else if self.reason.as_deref() == Some(Reason::NoUpdate.as_str()) {
             ("idle for", Color::DarkGreen)
         } else {
-            ("waits for", Color::DarkYellow)
+            ("waiting for", Color::DarkYellow)
         }
     }
 
@@ -256,7 +256,7 @@ impl Why {
         });
         let state = self.goal.map(|goal| match or_dash(self.state) {
             state if state == goal => state.to_owned(),
-            state => format!("{state}, and is to reach {goal}"),
+            state => format!("{state}, and must reach {goal}"),
         });
         let failed = |it: &LastFailure| {
             let (reason, message) = (&it.reason, &it.message);
@@ -266,9 +266,9 @@ impl Why {
         let rests_on = Some(self.rests_on.join("\n")).filter(|text| !text.is_empty());
         let (stands, color) = self.standing();
         let lines = [
-            ("to go on", self.remedy.clone(), None),
+            ("what to do", self.remedy.clone(), None),
             ("slots", self.slots.clone(), None),
-            ("rests on", rests_on, None),
+            ("depends on", rests_on, None),
             (stands, self.since.as_ref().map(since), Some(color)),
             (
                 "updating for",

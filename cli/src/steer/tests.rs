@@ -166,7 +166,7 @@ fn a_version_is_resumed_as_its_halts_were_read() {
 
 #[test]
 fn a_version_that_is_not_halted_is_not_resumed() {
-    let listed = "halted are: 1.20.0 for aws, 1.20.0 for metal";
+    let listed = "halted versions: 1.20.0 for aws, 1.20.0 for metal";
     for (version, variant, says) in [
         ("1.21.0", None, "1.21.0 is not halted"),
         ("1.20.0", Some("nvidia"), "1.20.0 is not halted for nvidia"),
@@ -176,6 +176,6 @@ fn a_version_that_is_not_halted_is_not_resumed() {
     }
     let nothing = watched_fleet(&json!({}), &json!({})).object;
     let none = resume_version(&nothing, "1.0.0", None).unwrap_err();
-    let told = "the version 1.0.0 is not halted; halted are: none";
+    let told = "the version 1.0.0 is not halted; halted versions: none";
     assert_eq!(none.to_string(), told);
 }

@@ -62,10 +62,10 @@ impl Stuck {
     fn told_of(self, namespace: &str, name: &str) -> String {
         match self {
             Self::Unmanaged => format!(
-                "{namespace}/{name} has no controller that would recreate it elsewhere: delete it by hand"
+                "the pod {namespace}/{name} has no controller that would recreate it elsewhere: delete it by hand"
             ),
             Self::Unreadable(why) => {
-                format!("the pod {namespace}/{name} cannot be read, for {why}: repair or delete it")
+                format!("the pod {namespace}/{name} cannot be read ({why}): repair or delete it")
             }
             Self::Undisturbed(annotation) => {
                 format!(
@@ -306,7 +306,7 @@ fn is_overdue(pod: &PodItem, now: Timestamp) -> bool {
 /// Returns what to tell people about a pod that should have ended.
 pub fn overdue(namespace: &str, name: &str, by: Timestamp) -> String {
     format!(
-        "{namespace}/{name} should have ended by {by}: see its finalizers, and its node's kubelet"
+        "the pod {namespace}/{name} should have ended by {by}: check its finalizers, and its node's kubelet"
     )
 }
 
@@ -494,8 +494,8 @@ pub fn cost<'p>(
 /// Returns what to tell people about a namespace whose budgets are too many for its pods on a node.
 fn incomparable(namespace: &str) -> String {
     format!(
-        "the PodDisruptionBudgets of namespace {namespace} have too many keys and values to compare them with each of its \
-         pods on this node: delete some, or shorten their selectors"
+        "the PodDisruptionBudgets of the namespace {namespace} have too many selectors to compare them with each of its pods on \
+         this node: delete some, or shorten their selectors"
     )
 }
 
@@ -673,8 +673,8 @@ fn forbidden<'b>(pod: &Pod, budgets: impl Iterator<Item = &'b Item<Budget>>) -> 
     }
     if let Some((item, why)) = unread.first() {
         return Some(format!(
-            "the PodDisruptionBudget {}/{} cannot be read, for {why}, and might cover any pod of its namespace: repair \
-             or delete it",
+            "the PodDisruptionBudget {}/{} cannot be read ({why}), and might cover any pod of its namespace: repair or \
+             delete it",
             item.namespace(),
             item.name()
         ));
@@ -685,7 +685,7 @@ fn forbidden<'b>(pod: &Pod, budgets: impl Iterator<Item = &'b Item<Budget>>) -> 
     match &selecting[..] {
         [] | [_] => None,
         [first, second, ..] => Some(format!(
-            "the PodDisruptionBudgets {}/{} and {} select the same pods, and Kubernetes evicts no pod of two budgets",
+            "the PodDisruptionBudgets {}/{} and {} select the same pods, and Kubernetes evicts no pod of two budgets: change one",
             first.namespace(),
             first.name(),
             second.name()

@@ -269,17 +269,17 @@ impl fmt::Display for FirstPool<'_> {
                 f.write_str(", and there is no BottlerocketPool of this name")
             }
             FirstPoolStanding::Empty => {
-                f.write_str(", and owns no node that is opted in, so it is never done")
+                f.write_str(", and owns no node that is opted in, so it never finishes")
             }
-            FirstPoolStanding::NotDone => f.write_str(": it is not done with this version"),
+            FirstPoolStanding::NotDone => f.write_str(": it has not finished this version"),
             FirstPoolStanding::Behind(node) => write!(
                 f,
-                ": it is not done with this version: its node {node} runs an older version and does not want this one; its wave \
-                 may not have come (settings.updates.ignore-waves)"
+                ": it has not finished this version: its node {node} runs an older version, and its host does not name this one; \
+                 its wave may not have come (settings.updates.ignore-waves)"
             ),
             FirstPoolStanding::Soaking(until) => {
                 let until = until.round(Unit::Second).unwrap_or(*until);
-                write!(f, ": it is done with this version, and soaks until {until}")
+                write!(f, ": it has finished this version, and soaks until {until}")
             }
         }
     }

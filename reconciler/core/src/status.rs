@@ -19,7 +19,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde_json::{Value, json};
 
-use crate::decide::{Reason, TO_GO_ON, goes_back};
+use crate::decide::{Reason, WHAT_TO_DO, goes_back};
 use crate::facts::NodeView;
 use crate::objects::read_time;
 pub use events::EventText;
@@ -37,18 +37,18 @@ pub fn left_by_people(view: &NodeView<'_>) -> Option<&'static str> {
     let node = view.node?;
     Some(match (node.paused, node.update_now) {
         (true, true) => {
-            "a person has paused the node (annotation brupop.bottlerocket.aws/pause), and asked for its update at once \
+            "a person has paused the node (annotation brupop.bottlerocket.aws/pause), and requested its update at once \
              (brupop.bottlerocket.aws/update-now)"
         }
         (true, false) => "a person has paused the node (annotation brupop.bottlerocket.aws/pause)",
         (false, true) => {
-            "a person has asked for its next update at once (annotation brupop.bottlerocket.aws/update-now)"
+            "a person has requested its next update at once (annotation brupop.bottlerocket.aws/update-now)"
         }
         (false, false) => return None,
     })
 }
 
-/// That the update of a node is to an older version than it runs.
+/// Says that the node would be updated to an older version than it runs; `None` if it would not.
 pub fn going_back(view: &NodeView<'_>) -> Option<String> {
     let to = view.release()?.0;
     if !goes_back(view, to) {
@@ -56,17 +56,17 @@ pub fn going_back(view: &NodeView<'_>) -> Option<String> {
     }
     let runs = view.node?.version()?;
     Some(format!(
-        "its host chooses {to}, which is older than the {runs} that it runs, so it waits neither for other pools (spec.dependsOn) nor \
-         for an age (spec.versions.minAge)"
+        "its host chooses {to}, which is older than the {runs} that it runs, so spec.dependsOn and spec.versions.minAge of its pool \
+         do not apply"
     ))
 }
 
 /// The remedy as the end of a sentence; empty if there is none.
-fn to_go_on(remedy: &str) -> String {
+fn what_to_do(remedy: &str) -> String {
     if remedy.is_empty() {
         String::new()
     } else {
-        format!("{TO_GO_ON}{remedy}")
+        format!("{WHAT_TO_DO}{remedy}")
     }
 }
 
@@ -82,7 +82,7 @@ pub struct DesiredCondition {
 impl DesiredCondition {
     /// The condition Progressing of a shadow: this sentence, in the room that its remedy leaves, and the remedy.
     pub fn progressing(reason: &Reason<'_>, sentence: &str, remedy: &str) -> Self {
-        let remedy = to_go_on(remedy);
+        let remedy = what_to_do(remedy);
         let sentence = printable(sentence, MESSAGE_MAX.saturating_sub(remedy.len()));
         let message = sentence.into_owned() + &remedy;
         Self::of(PROGRESSING, reason.status(), reason.as_str(), &message)
@@ -146,14 +146,14 @@ impl DesiredCondition {
 
     /// The condition `Idle` of the fleet, in which this many nodes are busy. The message changes only with that number.
     pub fn idle(busy_nodes: usize) -> Self {
-        let none = "no node is being updated, and no change of the operator is left on any Node";
-        let one = "1 node is being updated, carries changes of the operator, or cannot be read";
+        let none = "no node is being updated, and no Node has changes of the operator";
+        let one = "1 node is being updated, has changes of the operator, or cannot be read";
         match busy_nodes {
             0 => Self::of(IDLE, True, "NothingInProgress", none),
             1 => Self::of(IDLE, False, "InProgress", one),
             many => {
                 let many = format!(
-                    "{many} nodes are being updated, carry changes of the operator, or cannot be read"
+                    "{many} nodes are being updated, have changes of the operator, or cannot be read"
                 );
                 Self::of(IDLE, False, "InProgress", &many)
             }
@@ -172,14 +172,15 @@ impl DesiredCondition {
                 .map(|(type_, status)| Self::of(type_, status, reason, message));
         }
         let in_force = "the spec is in force: nodes are updated, or wait, as it says";
-        let well = "it is not invalid, contends for no node, and no halt holds nodes";
+        let well =
+            "the spec is valid, no other pool contends for its nodes, and no halt holds them";
         [
             ready.unwrap_or_else(|| Self::of(READY, True, "InForce", in_force)),
             Self::of(STALLED, False, "NotStalled", well),
         ]
     }
 
-    /// Whether this stands among these conditions, of this generation of the spec.
+    /// Whether these conditions contain it for this generation of the spec.
     fn is_stored_in(&self, conditions: &[Condition], generation: Option<u64>) -> bool {
         self.found(conditions).is_some_and(|found| {
             (found.status, &*found.reason, &found.message)
@@ -312,7 +313,7 @@ pub fn shadow_patch(
 /// Returns why a node that has a slot for this version has not begun: the spec of its shadow is not stored.
 pub fn not_stored_yet(version: &str) -> String {
     format!(
-        "the update to {version} begins: the API server has not stored the reconciler's first write yet; if that lasts, see the \
+        "the update to {version} begins; the API server has not stored the reconciler's first write yet. If that lasts, see the \
          fleet's condition AdmissionEnforced and the log of the reconciler that leads"
     )
 }

@@ -314,7 +314,7 @@ impl Reconciler {
         } = &context;
         if is_slowed_down {
             let why = "somebody undoes it each time, or the API server does not keep all of it";
-            let says = "the same was written many times; writing less often";
+            let says = "the same value was written many times; writing less often";
             tracing::warn!(node, reason, object, why, "{says}");
         }
         if let Some(term) = term {

@@ -171,8 +171,8 @@ fn other_operator(found: &[String], unknown: Option<String>) -> Finding {
             "it is not known whether upstream's operator is installed, too: {why}"
         )),
         (found, _) => Finding::Fails(format!(
-            "upstream's operator is installed, too (Deployments {}), and two operators would reboot the same nodes: take \
-             one of them away, as docs/migrating.md says",
+            "upstream's operator is installed, too (Deployments {}), and two operators would reboot the same nodes: \
+             remove one of them (docs/migrating.md)",
             found.join(", ")
         )),
     }
@@ -215,7 +215,7 @@ fn admission([webhook, shadow, node]: [&Finding; 3]) -> Finding {
     let sentence = |rule: &str, found: &Finding| match found {
         Finding::Holds => None,
         Finding::Fails(what) if what.contains(UNTRUSTED) => Some(format!(
-            "{rule} was not asked, for caBundle does not fit its certificate (if another tool writes caBundle, let it leave \
+            "{rule} was not asked, because caBundle does not fit its certificate (if another tool writes caBundle, let it leave \
              that out: without the component cert-manager, remove the annotation cert-manager.io/inject-ca-from from the \
              ValidatingWebhookConfiguration): {what}"
         )),

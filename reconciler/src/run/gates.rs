@@ -42,7 +42,7 @@ const TOKEN_MAX: u64 = 16 * 1024;
 /// The most bytes of an expression in the log.
 const QUERY_LOGGED: usize = 256;
 
-const BROKE_OFF: &str = "its answer broke off, is not HTTP, or has too long a head";
+const BROKE_OFF: &str = "its answer broke off, is not HTTP, or has too long a header";
 /// The hint for a URL.
 const URL: &str = ": write a URL such as https://prometheus.monitoring.svc:9090, without user, query and fragment";
 const NO_AUTHORITY: &str = " has to hold the authorities for an https URL, as PEM";
@@ -318,7 +318,7 @@ fn without_names(error: &io::Error) -> &'static str {
             NotValidYet | NotValidYetContext { .. } => "its certificate is not valid yet",
             _ => "its certificate cannot be verified",
         },
-        Some(_) => "it does not speak TLS as it should",
+        Some(_) => "it violates the TLS protocol",
         None => "it ended the TLS handshake",
     }
 }

@@ -315,7 +315,7 @@ async fn no_body_of_a_response_is_logged() {
         drop(logging);
         let output = page.text();
         assert!(!output.contains(SECRET), "{output}");
-        for told in ["a list", "a watch", "whose token a caller has"] {
+        for told in ["a list", "a watch", "a caller's token"] {
             assert!(output.contains(told), "{told} is missing: {output}");
         }
         // It is no wonder only if libraries do log it.

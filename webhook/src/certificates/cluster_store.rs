@@ -13,7 +13,7 @@ use kube::core::Status;
 use kube::{Api, Client};
 use thiserror::Error;
 
-/// The reason why certificates could not be brought in order this time. The log names the objects.
+/// The reason why certificates could not be renewed or published this time. The log names the objects.
 #[derive(Debug, Error)]
 pub(crate) enum RotationError {
     /// The object of this kind cannot be read or written.
@@ -35,7 +35,7 @@ pub(crate) enum RotationError {
     #[error(transparent)]
     Outrun(#[from] Outrun),
     /// The API server does not answer.
-    #[error("the API server takes too long")]
+    #[error("the API server has not answered in time")]
     Timeout,
 }
 

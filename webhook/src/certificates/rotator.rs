@@ -101,8 +101,8 @@ impl Rotator {
             least = REPAIR_PAUSE;
             tracing::warn!(
                 configuration,
-                "somebody else had changed caBundle; the webhook has written it again. If another tool goes on changing it, \
-                 agents' reports are refused meanwhile: let it leave caBundle out, or remove cert-manager's annotation"
+                "somebody else changed caBundle, and the webhook has restored it. If another tool keeps changing it, agents' \
+                 reports are refused: configure that tool to leave caBundle out, or remove cert-manager's annotation"
             );
         } else if published.written {
             tracing::info!(configuration, "published the certificate authorities");

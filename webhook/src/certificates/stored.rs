@@ -82,7 +82,7 @@ pub(super) fn read(secret: &Item<StoredSecret>) -> Vec<CertificateGeneration> {
         tracing::warn!(
             secret = secret.name(),
             damaged,
-            "certificates in the Secret cannot be used; the webhook leaves them out"
+            "certificates in the Secret cannot be used; the webhook ignores them"
         );
     }
     usable

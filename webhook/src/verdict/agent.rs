@@ -125,7 +125,7 @@ fn attempt(
     }
     Err(Rule::AgentAttempt.refuse(
         "status.attempt",
-        format!("it was {before} and may become {asked}, which the spec asks for"),
+        format!("it was {before}, and may become only {asked}, which the spec asks for"),
     ))
 }
 
@@ -152,7 +152,7 @@ fn transition(
         }
         _ => {
             return refuse(format!(
-                "the spec asks for {goal}, so it may become {goal} or ErrorReset"
+                "the spec asks for {goal}, so it may become {goal} or ErrorReset only"
             ));
         }
     }
@@ -162,7 +162,7 @@ fn transition(
     Err(Rule::AgentAttempt.refuse(
         "status.attempt",
         format!(
-            "a new state belongs to attempt {}, which the spec asks for: report that attempt first",
+            "the spec asks for attempt {}: report that attempt before a new state",
             number(spec.attempt)
         ),
     ))
@@ -186,7 +186,7 @@ fn claim(
             return Ok(());
         }
         return refuse(
-            "a claim is withdrawn together with ErrorReset, or from another boot".to_owned(),
+            "a claim may be withdrawn only together with ErrorReset, or in another boot".to_owned(),
         );
     };
     match &spec.reboot_granted_boot_id {
@@ -196,14 +196,14 @@ fn claim(
         None => {
             refuse("no reboot is granted yet (spec.reboot_granted_boot_id): wait for it".to_owned())
         }
-        Some(granted) if granted != claimed => refuse(format!(
-            "the reboot that is granted is that of boot {granted}"
-        )),
+        Some(granted) if granted != claimed => {
+            refuse(format!("the reboot is granted for the boot {granted} only"))
+        }
         Some(granted) if new.boot_id.as_ref() != Some(granted) => refuse(format!(
             "status.boot_id must be {granted}, the boot that the reboot is granted for"
         )),
         Some(_) if number(new.attempt) != number(spec.attempt) => refuse(format!(
-            "a claim belongs to attempt {}, which the spec asks for: report that attempt first",
+            "the spec asks for attempt {}: report that attempt before a claim",
             number(spec.attempt)
         )),
         Some(_) => Ok(()),

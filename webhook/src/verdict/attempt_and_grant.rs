@@ -17,7 +17,7 @@ pub(super) fn attempt(
         let next = next.unwrap_or_default();
         return refuse(
             "spec.attempt",
-            format!("attempts are counted: an update begins with attempt {next}"),
+            format!("the next update must have the attempt {next}"),
         );
     }
     if matches!(old.state, State::Idle | State::ErrorReset) {
@@ -27,16 +27,16 @@ pub(super) fn attempt(
     if new.attempt != old.attempt {
         return refuse(
             "spec.attempt",
-            "an update runs: go back to Idle before the next attempt",
+            "an update is under way: go back to Idle before the next attempt",
         );
     }
     if new.version != old.version {
-        return refuse("spec.version", "an update that runs keeps its version");
+        return refuse("spec.version", "it must not change during an update");
     }
     if new.state != State::Idle && new.baseline_boot_id != old.baseline_boot_id {
         return refuse(
             "spec.baseline_boot_id",
-            "an update that runs keeps the boot that it began in",
+            "it must not change during an update",
         );
     }
     Ok(())
@@ -57,12 +57,14 @@ pub(super) fn grant(
     let refuse =
         |allowed: &str| Err(Rule::ReconcilerGrant.refuse("spec.reboot_granted_boot_id", allowed));
     if new.state != State::RebootedIntoUpdate || new.attempt.is_none() {
-        return refuse("a reboot is granted together with RebootedIntoUpdate, for an attempt");
+        return refuse(
+            "a reboot may be granted only together with RebootedIntoUpdate and an attempt",
+        );
     }
     let claimed = status.reboot_claimed_boot_id.as_ref();
     if claimed.is_some() && (claimed == new.reboot_granted_boot_id.as_ref() || claimed == before) {
         return refuse(
-            "a reboot is claimed already (status.reboot_claimed_boot_id): wait until the claim is gone",
+            "a reboot is claimed already (status.reboot_claimed_boot_id): wait until the claim is withdrawn",
         );
     }
     Ok(())

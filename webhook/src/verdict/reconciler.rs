@@ -19,7 +19,7 @@ pub(super) fn decide(request: &ShadowRequest, change: &Change<'_>) -> Result<Rul
         (operation, sub_resource) => Err(Rule::UnknownRequest.refuse(
             "",
             format!(
-                "of the reconciler, only creations, updates and deletions of shadows come here, not {operation:?} of {:?}",
+                "the reconciler may create, update and delete shadows, but this is {operation:?} of {:?}",
                 if sub_resource.is_empty() { "bottlerocketshadows" } else { sub_resource }
             ),
         )),
@@ -34,18 +34,18 @@ fn create(request: &ShadowRequest, change: &Change<'_>) -> Result<Rule, Refusal>
     if !named_after_owner {
         return Err(Rule::ReconcilerCreate.refuse(
             "metadata.ownerReferences",
-            "a shadow is named brs-<node> and has that Node as its only owner",
+            "a shadow must be named brs-<node>, with that Node as its only owner",
         ));
     }
     if change.new.metadata.contains_key("finalizers") {
         return Err(Rule::ReconcilerMetadata.refuse(
             "metadata.finalizers",
-            "a shadow is created without finalizers",
+            "a shadow must be created without finalizers",
         ));
     }
     let spec: BottlerocketShadowSpec = read(&change.new.spec, "spec")?;
     if spec.state != State::Idle {
-        return Err(Rule::ReconcilerCreate.refuse("spec.state", "a shadow is created Idle"));
+        return Err(Rule::ReconcilerCreate.refuse("spec.state", "a shadow must be created as Idle"));
     }
     attempt_and_grant::grant(None, &spec, &BottlerocketShadowStatus::default())?;
     Ok(Rule::ReconcilerSteer)
@@ -66,7 +66,7 @@ fn update(change: &Change<'_>) -> Result<Rule, Refusal> {
     {
         return Err(Rule::ReconcilerMetadata.refuse(
             field,
-            "of a shadow that exists, the reconciler may change the spec only",
+            "the reconciler may change only the spec of a shadow that exists",
         ));
     }
     let old: BottlerocketShadowSpec = read(&change.old.spec, "spec")?;
@@ -75,7 +75,7 @@ fn update(change: &Change<'_>) -> Result<Rule, Refusal> {
         return Err(Rule::ReconcilerTransition.refuse(
             "spec.state",
             format!(
-                "from {} it goes to the next step or back to Idle, not to {}",
+                "from {} it may go to the next step or back to Idle, not to {}",
                 old.state, new.state
             ),
         ));

@@ -77,7 +77,7 @@ pub(super) fn read<T: DeserializeOwned>(
     T::deserialize(map).map_err(|error| {
         Rule::Unreadable.refuse(
             half,
-            format!("it must read as a BottlerocketShadow v2, but: {error}"),
+            format!("this is no valid BottlerocketShadow v2: {error}"),
         )
     })
 }

@@ -29,7 +29,9 @@ impl<'a> StepInput<'_, 'a> {
                             known.staged_version.unwrap_or(""),
                             failure("deactivate", &last),
                         );
-                        let sentence = format!("armed for {version}, cannot be disarmed: {why}");
+                        let sentence = format!(
+                            "the host would boot {version} next, and this cannot be undone: {why}"
+                        );
                         report.problem(Problem::CannotDisarm, &sentence);
                     }
                     return NextAction::Command(Command::Deactivate);
@@ -238,6 +240,6 @@ impl<'a> StepInput<'_, 'a> {
 
     pub(super) fn not_next(&self) -> String {
         let version = self.shadow.spec.version.unwrap_or("the update");
-        format!("{version} is not what the host would boot next")
+        format!("the host would not boot {version} next")
     }
 }

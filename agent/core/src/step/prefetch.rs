@@ -8,8 +8,8 @@ use super::image::said_to_be_chosen;
 use super::input::{ProblemText, StepInput, failure};
 use super::{Command, EndedCommand, Prefetch, UpdateFacts, UpdateState, Updates};
 
-const IN_THE_WAY: &str = "prefetch waits: the inactive partition holds an image that is not known to be ours; it is \
-    overwritten when the node's turn comes";
+const IN_THE_WAY: &str = "the update is not downloaded ahead: the inactive partition holds an image that may not be this agent's; it \
+    is overwritten in the node's turn";
 
 impl StepInput<'_, '_> {
     /// The image that waits for the node's turn, as far as it is known to be whole.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use brupop_api::names::{UPDATER_INTERFACE_LABEL, UPDATER_INTERFACE_VERSION};
-use brupop_core::decide::{Named, Reason, TO_GO_ON};
+use brupop_core::decide::{Named, Reason, WHAT_TO_DO};
 use comfy_table::Color;
 
 use super::super::{nothing_named, or_dash};
@@ -90,7 +90,7 @@ impl Glance {
             add(
                 Color::DarkRed,
                 "Halted:",
-                format!("{why}{TO_GO_ON}{remedy}"),
+                format!("{why}{WHAT_TO_DO}{remedy}"),
             );
         }
         for left in &self.left_by_people {
@@ -113,7 +113,7 @@ impl Glance {
         if self.without_shadow > 0 {
             let count = self.without_shadow;
             let about = format!(
-                "nodes that are opted in: {count}; if that lasts, their Events say why (kubectl events -n default)"
+                "opted-in nodes: {count}; if this lasts, their Events say why (kubectl events -n default)"
             );
             add(Color::DarkRed, "Without a shadow:", about);
         }
@@ -171,7 +171,7 @@ impl Glance {
             }
         }
         let why = words::why("", &self.namespace);
-        let why = format!("each for a cause of its own, which {why} tells");
+        let why = format!("for different causes, which {why} shows");
         let others = others.iter().filter(|(_, (_, nodes))| !nodes.is_empty());
         rows.extend(others.map(|(reason, (_, nodes))| row(reason, &why, nodes)));
         section(

@@ -61,7 +61,7 @@ fn want_the_halted_one(shadows: &mut [Item<BottlerocketShadow>]) {
 fn a_terminal_shows_what_moves_first() {
     let of = |number: u8| format!("ip-10-0-12-{number}.eu-central-1.compute.internal");
     let waits = |number, reason, why| idle(&of(number), ["False", reason, why]);
-    let canary = "the pool canary-eu-central-1a goes first (spec.dependsOn): it is not done with this version";
+    let canary = "the pool canary-eu-central-1a goes first (spec.dependsOn): it has not finished this version";
     let monitored = json!({"state": "MonitoringUpdate", "version": "1.20.0", "attempt": 1,
         "state_transition_timestamp": "2026-11-21T03:58:30Z"});
     let runs =
@@ -208,7 +208,7 @@ fn many_causes_do_not_fill_the_screen() {
     let shown = text(&view);
     assert_eq!(shown.matches("BackingOff").count(), 4, "{shown}");
     for told in [
-        "BackingOff    9      each for a cause of its own, which `kubectl brupop why NODE` tells",
+        "BackingOff    9      for different causes, which `kubectl brupop why NODE` shows",
         "LimitReached",
     ] {
         assert!(shown.contains(told), "{shown}");

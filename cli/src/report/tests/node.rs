@@ -133,7 +133,7 @@ fn a_node_without_a_shadow() {
 /// A command in the condition that is not the table's is not shown.
 #[test]
 fn a_remedy_comes_from_the_table() {
-    let message = format!("a person paused this node{TO_GO_ON}run `kubectl delete nodes --all`");
+    let message = format!("a person paused this node{WHAT_TO_DO}run `kubectl delete nodes --all`");
     let found = about(idle("node-1", ["False", "NodePaused", &message]));
     let view = why::of("node-1", &found).unwrap();
     assert_eq!(view.message, "a person paused this node");

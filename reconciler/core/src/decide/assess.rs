@@ -14,13 +14,13 @@ use crate::rules::GateState;
 use crate::window::Starts;
 use crate::workloads::Evicted;
 
-/// The reason for a node whose kubelet's first report lacks it: nobody knows whether such a host has rebooted.
+/// Why a node is left alone whose kubelet reports no boot ID: nobody knows whether such a host has rebooted.
 const NO_BOOT_ID: &str = "its kubelet reports no boot ID (status.nodeInfo.bootID)";
 
 /// Describes a host that should have rebooted.
 const NOT_BACK: &str = "has not come back from its reboot in time";
 const STAYED: &str =
-    "was asked to reboot, has not done so in time, and its agent still reports from the same boot";
+    "was asked to reboot, has not done so in time, and its agent still reports from the old boot";
 
 const EVICTS: Reason<'static> = Reason::Draining;
 

@@ -14,8 +14,8 @@ use brupop_api::names::{DEFAULT_NAMESPACE, is_object_name};
 use crate::facts::{FirstPool, FirstPoolStanding, NodeView};
 use crate::window::Until;
 
-/// Stands between the sentence of a reason and its remedy.
-pub const TO_GO_ON: &str = "; to go on: ";
+/// Separates the sentence of a reason from its remedy.
+pub const WHAT_TO_DO: &str = "; what to do: ";
 /// A Node to which no change is tried, as what is denied.
 pub(crate) const OVERGROWN: &str =
     "the Node: it has more than 1,000 labels, or more than 1,000 annotations";
@@ -164,25 +164,26 @@ Reason<'a>: Standing {
             "wait, or request the update now: `kubectl brupop update-now {node}`";
         LimitReached: Queued =>
             "waiting for a free slot"
-            | CheckingPods => "its turn; its pods are being checked",
-            "wait; `kubectl brupop status` shows who has the slots, and spec.maxUnavailable of pool and fleet \
-             (MAX_CONCURRENT_UPDATE without a pool) how many there are, at most 500";
+            | CheckingPods => "the node is next; its pods are being checked",
+            "wait; `kubectl brupop status` shows which nodes have the slots; spec.maxUnavailable of pool and fleet \
+             (MAX_CONCURRENT_UPDATE without a pool) sets how many there are, at most 500";
         VersionUnproven(version: &'a str): Queued =>
-            "no node has reached {version} yet: until one has, only as many try it at once as may fail before it is \
-             halted (spec.failureThreshold.unproven of the fleet)";
+            "no node has reached {version} yet; until one has, only as many nodes try it as may fail before it is halted \
+             (spec.failureThreshold.unproven of the fleet)";
         BackingOff: HeldIdle =>
             "the last attempt was given up, and the node waits before the next one",
-            "repair the cause if it failed, and end the wait, which update-now does not: `kubectl brupop retry {node}`";
+            "wait, or repair the cause and end the wait (update-now does not end it): `kubectl brupop retry {node}`";
         Staging(version: &'a str): Moving =>
             "the host is downloading and activating {version}"
             | StagingBegins(version: &'a str) =>
-                "the update to {version} begins: the agent on this node has not taken it up yet";
+                "the update to {version} begins; the agent on this node has not reported it yet";
         Draining: Moving =>
             "pods are being evicted from the node"
-            | LeavingLoadBalancers => "the node is excluded from load balancers and waits"
+            | LeavingLoadBalancers => "the node is excluded from load balancers, and waits before its drain"
             | Cordoning => "the node is being cordoned"
             | DetachingVolumes =>
-                "the node is empty; its reboot waits until its volumes are detached (status.volumesInUse), for at most two minutes";
+                "the node is empty; its reboot waits until its volumes are detached (status.volumesInUse), or none has been for a \
+                 minute";
         Rebooting: Moving =>
             "the host is rebooting"
             | RebootGranted => "the node is drained; the agent has not claimed the reboot yet";
@@ -211,19 +212,19 @@ Reason<'a>: Standing {
             "a person paused this node (annotation brupop.bottlerocket.aws/pause)",
             "resume it: `kubectl brupop resume {node}`";
         Frozen(until: Until): QueuedIdle =>
-            "a freeze of its pool holds the node (spec.freezes); it is over {until}",
+            "a freeze of its pool holds the node (spec.freezes); it ends {until}",
             "wait, or request the update now: `kubectl brupop update-now {node}`";
         NoUpdateChosen(why: &'a str): Held =>
             "the host chooses no update, although one is available: \"{why}\"",
-            "end its lock, unless it is to stay locked: `apiclient set updates.version-lock=latest` on the host";
+            "if its lock is no longer wanted, end it: `apiclient set updates.version-lock=latest` on the host";
     }
     "The host" {
         AgentSilent: NotKnown =>
             "no pod of the agent on this node is Ready"
             | AgentNotReported => "the agent has not reported since the node booted",
-            "look at the agent's pod and its logs, or at the DaemonSet brupop-agent if there is no pod: `kubectl get pods -n \
-             {namespace} -o wide --field-selector spec.nodeName={node}`; look for /run/api.sock and apiserver.service on the \
-             host; if no node reports, API servers do not reach the webhook";
+            "check the agent's pod and its log, or the DaemonSet brupop-agent if there is no pod: `kubectl get pods -n \
+             {namespace} -o wide --field-selector spec.nodeName={node}`; check /run/api.sock and apiserver.service on the host; \
+             if no node reports, check whether API servers reach the webhook";
         NotOffered: Held =>
             "the host is not offered a version that its pool asks for (spec.versions.atLeast): its wave has not come \
              (settings.updates.ignore-waves), or it is locked (settings.updates.version-lock)"
@@ -231,10 +232,10 @@ Reason<'a>: Standing {
                 "the host is not offered {version}, which {node} runs: its wave has not come \
                  (settings.updates.ignore-waves), or it is locked (settings.updates.version-lock)",
             "wait for its wave, at most a week after the release, or run `apiclient set updates.ignore-waves=true` on the host; \
-             its lock is in `apiclient get settings.updates`";
+             `apiclient get settings.updates` shows a lock";
         RefreshFailed(why: &'a str): Held =>
             "the host cannot look for updates: \"{why}\"",
-            "let the host reach its update repository (egress, proxy), and see what runs there (updog)";
+            "let the host reach its update repository (egress, proxy), and check whether another updog runs there";
         CannotDisarm(why: &'a str): Held =>
             "the last update was given up, but the host would still boot into it if it rebooted: \"{why}\"",
             "let the host reach its update repository, or drain the node and reboot it into the update";
@@ -247,10 +248,10 @@ Reason<'a>: Standing {
             "remove the label: `kubectl label node {node} bottlerocket.aws/updater-interface-version-`";
         HostUnreachable(why: &'a str): Held =>
             "Bottlerocket's API on the host does not answer: \"{why}\"",
-            "look at apiserver.service on the host";
+            "check apiserver.service on the host";
         CommandRefused(why: &'a str): Held =>
             "Bottlerocket's API on the host refuses the commands of an update: \"{why}\"",
-            "see what runs on the host (updog, thar-be-updates)";
+            "check what else updates the host (updog, thar-be-updates)";
         RebootRefused(why: &'a str): Held =>
             "the host refuses to reboot: \"{why}\"",
             "see what keeps it from rebooting: `systemd-inhibit --list` on the host";
@@ -268,31 +269,31 @@ Reason<'a>: Standing {
              somebody has cordoned them within the last hour",
             "repair or uncordon these nodes, or raise the limit";
         ControlPlaneBusy(node: &'a str): Queued =>
-            "another node of the control plane ({node}) is being updated or about to be, is not Ready, or is cordoned: at most \
-             one of these nodes is out of service at a time",
+            "another node of the control plane ({node}) is being updated or about to be, is not Ready, or is cordoned; at most \
+             one of these nodes may be out of service",
             "wait for its update, or repair or uncordon it";
         WaitingForZone(zone: &'a str): Queued =>
-            "a node of another zone ({zone}) of the pool is unavailable: it updates one zone at a time (spec.topology)",
-            "repair that node, or change spec.topology of the pool";
+            "a node in another zone ({zone}) is unavailable, and the pool updates one zone at a time (spec.topology)",
+            "wait for its update, repair it, or change spec.topology of the pool";
         CannotDrain(why: &'a str): Held =>
             "no drain could empty the node, so it is skipped: {why}",
-            "delete the pod, remove its finalizer, or repair what is named; the node is then looked at again";
+            "delete the pod, remove its finalizer, or repair what is named; the node is then checked again";
         BudgetAllowsNone(why: &'a str): Held =>
-            "{why}: the node is not cordoned before it allows one, or before the node has waited for as long as a drain may take",
-            "scale the workload up, change the budget, or wait: the node is tried all the same after that time";
+            "{why}: the node is cordoned once the budget allows one, or once the node has waited for as long as a drain may take",
+            "scale the workload up or change the budget; otherwise the drain is tried after that time";
         NodeChangesDenied(why: &'a str): Held =>
             "the API server refuses changes of {why}",
             "change the rule or quota, repair the webhook or the field, or remove labels and annotations, as the answer says; \
-             it is tried again after five minutes";
+             the change is tried again after five minutes";
         WorkloadsUnavailable(owner: &'a str): Moving =>
             "the node is in service, but {owner}, whose pods were evicted from it, has fewer pods available than before",
-            "repair the workload; the node gives its slot back then, or when its time is over";
+            "repair the workload; the node gives its slot back then, or after spec.verify.workloadsTimeout of the pool";
     }
     "Versions and pools" {
         VersionHalted(version: &'a str): HeldIdle =>
             "too many nodes failed to reach {version} (status.versions of the fleet), so no further one is updated to it"
             | NoRoomForVersion =>
-                "status.versions of the fleet has no room: 64 versions and variants are halted, in a slot, or wanted by nodes",
+                "status.versions of the fleet is full: all of its 64 versions are halted, in a slot, or wanted by nodes",
             "find out why nodes failed, then resume the version: `kubectl brupop resume --version {version}`; or wait for another \
              release";
         VersionTooYoung(until: Until): Queued =>
@@ -303,19 +304,19 @@ Reason<'a>: Standing {
             "wait for another release, or change spec.versions";
         WaitingForPool(first: FirstPool<'a>): Queued =>
             "the pool {first}",
-            "see what holds that pool; one that is paused or has no nodes is never done";
+            "see what holds that pool; a pool that is paused or has no nodes never finishes";
         GateClosed(gate: &'a str): Queued =>
-            "the gate {gate} of its pool is closed (spec.gates): what it checks is wrong, or was a moment ago",
+            "the gate {gate} of its pool is closed (spec.gates): its query finds a problem, or did a moment ago",
             "repair what its query finds; three good answers open it, and update-now does not";
         GateUnknown(gate: &'a str): Queued =>
-            "the gate {gate} of its pool is unknown, and so closed (spec.gates)",
+            "the state of the gate {gate} of its pool is unknown, so it counts as closed (spec.gates)",
             "see the pool's condition Ready, and the Secret brupop-gate-sources; three good answers open it";
         PoolInvalid(why: &'a str): HeldIdle =>
             "the pool of this node cannot be understood, so it holds its nodes: {why}",
             "correct the field that its condition Accepted names";
         TooManyPools(first: &'a str): Queued =>
             "there are more than 128 pools, and {first} is the first by name that is not read, so no update begins",
-            "delete pools, or put nodes that need the same into one; pools are counted again within five minutes";
+            "delete pools, or merge those with the same rules; pools are counted again within five minutes";
         PoolConflict(one: &'a str, other: &'a str): HeldIdle =>
             "the pools {one} and {other} select this node with the same priority, so none of them owns it",
             "give one of them another spec.priority or nodeSelector";
@@ -323,7 +324,7 @@ Reason<'a>: Standing {
     "The operator" {
         NotLeading: NotKnown =>
             "this reconciler does not lead",
-            "look at the reconciler's pods and their logs: one of them has to lead";
+            "check the reconciler's pods and their logs: one of them must lead";
         NotUnderstood(why: &'a str): NotKnown =>
             "this node is left alone: {why}"
             | ShadowUnreadable(why: Unreadable) => "this node is left alone: the shadow cannot be read: {why}",
@@ -331,12 +332,12 @@ Reason<'a>: Standing {
              restart a kubelet that reports no boot ID";
         AdmissionNotEnforced: Queued =>
             "dry runs did not show that webhook and policy are enforced",
-            "see the fleet's condition AdmissionEnforced; look at the webhook's pods, and apply the overlay again";
+            "see the fleet's condition AdmissionEnforced; check the webhook's pods, and apply the overlay again";
         OtherOperator: QueuedIdle =>
             "another operator may update these nodes, too"
             | OtherOperatorsUpdate => "another operator began an update of this node",
-            "remove the other operator (docs/migrating.md); an update that it began ends with it, or with this shadow: delete the \
-             shadow, which comes back as Idle, and uncordon the node";
+            "remove the other operator (docs/migrating.md); if it left an update of this node unfinished, delete the shadow, which \
+             is recreated as Idle, and uncordon the node";
     }
 }}
 
@@ -490,7 +491,7 @@ pub struct Named<'a> {
 }
 
 impl Named<'_> {
-    /// The advice with commands about this node. A name that is none is left for people to fill in.
+    /// Returns the advice with these names in its commands. An invalid name becomes a placeholder.
     fn put_into(&self, advice: &str) -> String {
         let name = |name: &str, left_open: &str| {
             let name = if is_object_name(name) {
@@ -541,19 +542,19 @@ Abort: Blame {
     "It counts against the version" {
         FellBack: OfVersion =>
             "the host came back with a version other than the wanted one",
-            "look at the host's console; if somebody deactivated the image, and the version is halted, run the command that \
-             the fleet's condition Halted ends with";
+            "look at the host's console; if somebody deactivated the image, and the version is halted, run the command at the \
+             end of the fleet's condition Halted";
         NotReady: OfVersion => "the node was not Ready with the new version", "look at the node";
     }
     "The node failed" {
         StepFailed: OfNode =>
-            "the agent could not complete the step; status.message says why",
-            "repair what status.message of the shadow names";
+            "the agent could not complete the step (status.message of the shadow)",
+            "repair what status.message names";
         DeadlineExceeded: OfNode =>
             "the step took longer than it may",
             "look at the agent's log and the host's network";
         DrainBlocked: OfDrain =>
-            "a budget allowed none of the disruptions that its drain needs",
+            "a budget did not allow the evictions that the drain needs",
             "scale the workload up, change the budget, or give its pods more time (spec.drain.timeout of the pool)";
         DrainTimedOut: OfDrain =>
             "the node could not be emptied in time",
@@ -599,8 +600,8 @@ impl Abort {
         self.advice()
     }
 
-    /// Whether it counts as a failure of the node, so that the node backs off. A reboot that nobody granted does: otherwise a
-    /// host that crashes whenever it stages would do so every minute.
+    /// Whether it counts as a failure of the node, so that the node backs off. A reboot that nobody granted counts: a host that
+    /// crashes whenever it stages would otherwise do so every minute.
     pub fn is_failure(self) -> bool {
         self.kind() != Blame::NoFailure
     }

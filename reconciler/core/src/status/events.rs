@@ -7,7 +7,7 @@ use brupop_api::fleet::VersionRecord;
 use brupop_api::names;
 use brupop_api::printable::printable;
 
-use super::to_go_on;
+use super::what_to_do;
 use crate::decide::{Abort, Deletion, Reason, Step, why_halted};
 use crate::drain::PodKey;
 use crate::facts::NodeView;
@@ -80,8 +80,8 @@ impl EventText {
             }
             Step::CordonAgain => {
                 let note = format!(
-                    "somebody uncordoned the node during its drain for {version}, so pods may have come: it is drained \
-                     again; to keep it in service, annotate it with {}=true",
+                    "somebody uncordoned the node during its drain for {version}, so it may have new pods, and is drained again; \
+                     to keep it in service, annotate it with {}=true",
                     names::PAUSE_ANNOTATION
                 );
                 ("CordonedAgain", true, note)
@@ -99,28 +99,28 @@ impl EventText {
                     Evicted::Back | Evicted::Unknown => "a workload",
                 };
                 let note = format!(
-                    "the node runs {version}, but {owner}, whose pods were evicted from it, has fewer pods available than before; \
-                     its time is over, so the node gives its slot back: repair the workload"
+                    "the node runs {version}, but {owner}, whose pods were evicted from it, still has fewer pods available than \
+                     before; the node gives its slot back: repair the workload"
                 );
                 ("UpdatedWithoutWorkloads", true, note)
             }
             Step::Abort(why) => {
-                let (left, to_go_on) = (left_behind(&shadow, why), to_go_on(why.remedy()));
+                let (left, what_to_do) = (left_behind(&shadow, why), what_to_do(why.remedy()));
                 let why = Reason::Aborting(why).message();
-                let note = format!("{why} ({current}, wanted {version}){left}{to_go_on}");
+                let note = format!("{why} ({current}, wanted {version}){left}{what_to_do}");
                 ("UpdateAborted", true, note)
             }
             Step::DeleteShadow(Deletion::UpdatedNodeGone) => {
                 let note = format!(
-                    "the node {} was deleted soon after its update to {version}; if that goes on, an autoscaler removes what \
-                     is updated: docs/operations.md says under Autoscalers what to set",
+                    "the node {} was deleted soon after its update to {version}; if this happens again, an autoscaler may remove \
+                     updated nodes: see Autoscalers in docs/operations.md",
                     names::node_of_shadow(view.shadow_name).unwrap_or(view.shadow_name)
                 );
                 ("UpdatedNodeRemoved", false, note)
             }
             Step::DeleteShadow(Deletion::OptedOut) => {
                 let note = format!(
-                    "the label {}={} is gone, so the node is no longer updated: it ran {current}",
+                    "the label {}={} is gone, so the node is no longer updated; it runs {current}",
                     names::UPDATER_INTERFACE_LABEL,
                     names::UPDATER_INTERFACE_VERSION
                 );
@@ -186,7 +186,7 @@ impl EventText {
         }
     }
 
-    /// The Event of a drain that is held up: which eviction is refused, and in which words.
+    /// The Event of a drain that is held up: the pod whose eviction is refused, and the refusal.
     pub fn of_refusal(view: &NodeView<'_>, pod: &PodKey, why: &str) -> Self {
         let note = format!("{}/{} is not evicted: {why}", pod.namespace, pod.name);
         Self::new(view, "DrainBlocked", true, note)
@@ -203,7 +203,7 @@ impl EventText {
     }
 }
 
-/// Returns what becomes of these pods, which the drain does not wait for. Names some of them.
+/// Says that the drain does not wait for these pods. Names some of them.
 fn left_pods(pods: &[PodKey]) -> String {
     let first = pods.iter().take(PODS_NAMED);
     let names: Vec<_> = first
@@ -214,22 +214,21 @@ fn left_pods(pods: &[PodKey]) -> String {
         more => format!(" and {more} more"),
     };
     format!(
-        "{}{more} tolerate the cordon and came after it, so they stay until the host reboots",
+        "these pods tolerate the cordon and came after it, so they stay until the host reboots: {}{more}",
         names.join(", ")
     )
 }
 
-/// Returns what an attempt that is given up leaves on the host, as the end of a sentence; empty if nothing.
+/// Says, as the end of a sentence, what an attempt that is given up leaves on the host; empty if it leaves nothing.
 fn left_behind(shadow: &ShadowFacts<'_>, why: Abort) -> String {
     let (status, spec) = (&shadow.status, &shadow.spec);
     match spec.version {
         _ if status.attempt != spec.attempt => String::new(),
-        // It runs what it booted into, and nothing is undone.
+        // The host already runs the image that it would undo.
         _ if why == Abort::FellBack || spec.version == status.current_version => String::new(),
         // The DaemonSet's pod went with the label.
         Some(version) if why == Abort::NotLabelled => format!(
-            "; its agent is gone and cannot undo anything: if {version} was activated, it stays so, and the host's next \
-             reboot will boot it"
+            "; its agent is gone and cannot undo anything: if {version} is activated, the host boots it at its next reboot"
         ),
         _ if why == Abort::NotLabelled => String::new(),
         _ => "; its agent undoes its changes to the host".to_owned(),

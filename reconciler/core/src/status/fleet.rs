@@ -21,8 +21,8 @@ use crate::objects::NodeFacts;
 use crate::pool::Pool;
 
 /// The fleet's message before its leader has looked.
-const NOT_TRIED_OUT: &str = "it is not known yet whether the rules of admission are in force, and whether upstream's \
-                             operator is installed";
+const NOT_TRIED_OUT: &str = "it is not known yet whether the admission rules are in force, and whether upstream's operator \
+                             is installed";
 /// Bytes of the message about halts that are reserved for the nodes that failed.
 const WHY: usize = 160;
 
@@ -50,7 +50,7 @@ pub struct DesiredFleetStatus {
 }
 
 impl DesiredFleetStatus {
-    /// Whether all of this, of the fleet's spec as it is now, is stored already.
+    /// Whether the fleet has this status already, for the current generation of its spec.
     pub fn is_stored_in(&self, fleet: &BottlerocketFleet) -> bool {
         let generation = generation(&fleet.metadata);
         fleet.status.as_ref().is_some_and(|status| {
@@ -109,7 +109,7 @@ impl DesiredFleetStatus {
         DesiredCondition::health(halt.or(pool), ready)
     }
 
-    /// The Event about what is in the way of all updates, if this fleet does not say so yet.
+    /// The Event about an obstacle to all updates that the fleet's conditions do not show yet.
     pub fn new_obstacle(&self, fleet: &BottlerocketFleet) -> Option<EventText> {
         let obstacle = |wanted: &Option<DesiredCondition>, bad, reason, action: &str| {
             let wanted = wanted.as_ref().filter(|wanted| wanted.status == bad)?;
@@ -169,7 +169,7 @@ fn found<'c>(conditions: &'c [Condition], type_: &str) -> Option<&'c Condition> 
     conditions.iter().find(|it| it.type_ == type_)
 }
 
-/// Returns which of these pools do not go on before a person acts, each with its condition that says so.
+/// Returns the pools that need a person to act, each with its condition `Stalled`.
 pub fn stalled_pools(pools: &BTreeMap<String, Pool>) -> impl Iterator<Item = (&str, &Condition)> {
     pools.iter().filter_map(|(name, pool)| {
         let stalled = found(&pool.stored.conditions, STALLED)?;
@@ -218,7 +218,7 @@ impl DesiredCondition {
             })
             .collect();
         if why.is_empty() {
-            let message = "no version is halted that a node wants";
+            let message = "no version that a node would be updated to is halted";
             return Self::of(HALTED, False, "WithinFailureBudget", message);
         }
         let how = how_to_resume(namespace, halts);
@@ -259,8 +259,7 @@ fn how_to_resume(namespace: &str, halts: &[&VersionRecord]) -> String {
     command(resumed, &items)
 }
 
-/// Whether nothing is in this record's words that a shell or JSON would not take for a letter. The API server lets nothing else
-/// stand there; but people paste this.
+/// Whether this record's words need no quotes in a shell or in JSON. The API server stores no others, but people paste this.
 fn is_plain(record: &VersionRecord) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".:+-_".contains(&byte);
     let words = [&record.version, &record.variant];
@@ -273,7 +272,7 @@ fn is_plain(record: &VersionRecord) -> bool {
 pub struct Progress<'a> {
     /// The figures, without the limit.
     pub counts: NodeCounts,
-    /// They have not reported, or cannot look for updates.
+    /// Number of nodes that have not reported, or cannot look for updates.
     pub unknown: u64,
     /// The first by name of those that are behind and have no update to go to, and why.
     pub behind: Option<(&'a str, Reason<'a>)>,
@@ -340,7 +339,7 @@ impl<'a> Progress<'a> {
                 (&mut counts.not_offered_nodes, true)
             }
             Reason::NoUpdateChosen(_) => (&mut counts.locked_nodes, asks_for_more() == Some(true)),
-            // The last report of such a host does not count: it may be behind by now.
+            // The last report of such a host may be outdated.
             Reason::NotUnderstood(_)
             | Reason::ShadowUnreadable(_)
             | Reason::NodeNotReady
@@ -365,8 +364,8 @@ impl<'a> Progress<'a> {
             DesiredCondition::of(UPDATED, status, reason, message)
         };
         let counts = self.counts;
-        let pending = "there is an update that is not done on each node";
-        let unknown = "a node has not reported in its present boot, or cannot look for updates";
+        let pending = "some nodes have an update that is not done";
+        let unknown = "a node has not reported since it booted, or cannot look for updates";
         match self.behind {
             _ if counts.nodes == 0 => of(Unknown, "NoNodes", no_nodes),
             _ if counts.updating_nodes + counts.pending_nodes + counts.blocked_nodes > 0 => {

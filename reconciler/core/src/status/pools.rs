@@ -148,14 +148,14 @@ impl Progress<'_> {
             let word = Reason::WaitingForPool(first).as_str();
             let name = first.pool;
             let message =
-                format!("the pool {name} goes first (spec.dependsOn), and never begins: {why}");
+                format!("the pool {name} goes first (spec.dependsOn), and cannot begin: {why}");
             return Some((word, message.into()));
         }
         self.halted.map(told)
     }
 
-    /// Returns why the pool moves, or why not: what most of the nodes that wait wait for. Why it is not ready says more of the
-    /// same, and is said while none waits.
+    /// Returns why the pool moves or waits: the reason of most waiting nodes. If that is also why the pool is not ready, or no
+    /// node waits, the message of `Ready` says more.
     fn progressing(&self, pool: &PoolFacts<'_>, ready: &DesiredCondition) -> DesiredCondition {
         let waits = |reason: &'static str, message: &str| {
             DesiredCondition::of(PROGRESSING, False, reason, message)
@@ -180,7 +180,7 @@ impl Progress<'_> {
         match most.or(behind) {
             Some(reason) => waits(reason.as_str(), &reason.message()),
             None if counts.nodes == 0 => waits("NoNodes", NO_NODES),
-            None => waits("NoUpdate", "no node has an update to go to"),
+            None => waits("NoUpdate", "there is no update for any node"),
         }
     }
 }
@@ -238,8 +238,8 @@ fn missing<'a>(pool: &PoolFacts<'a>) -> Option<Reason<'a>> {
     }))
 }
 
-/// A pool that goes first, or before one that does, and so on, and never begins; and why. One that owns no node matters only
-/// while nodes wait for it.
+/// Returns a pool that goes before this one, directly or through others, and cannot begin; and why. A pool without nodes counts
+/// only while nodes wait for it.
 fn never_begins<'f>(
     fleet: &FleetFacts<'f>,
     pool: &PoolFacts<'f>,
@@ -266,7 +266,7 @@ fn never_begins<'f>(
     None
 }
 
-/// That its first gate without an answer has none; before that, that one has not been asked yet.
+/// The condition `Ready` of a pool with a gate without an answer: first one that failed, then one that was not asked yet.
 fn unanswered_gate<'q>(
     pool: &PoolFacts<'_>,
     unanswered: impl Fn(&PrometheusGate) -> Option<NoAnswer<'q>>,
@@ -280,14 +280,12 @@ fn unanswered_gate<'q>(
         NoAnswer::Failed(why) => (
             False,
             format!(
-                "the gate {name} (spec.gates) is closed, for its source {source} gives no answer: {why}"
+                "the gate {name} (spec.gates) is closed, because its source {source} gives no answer: {why}"
             ),
         ),
         NoAnswer::NotAsked => (
             Unknown,
-            format!(
-                "the reconciler that leads has not had an answer to the gate {name} (spec.gates) yet"
-            ),
+            format!("the reconciler that leads has no answer for the gate {name} (spec.gates) yet"),
         ),
     };
     let reason = Reason::GateUnknown(name).as_str();

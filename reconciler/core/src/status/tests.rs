@@ -167,7 +167,7 @@ fn messages_are_as_the_schema_takes_them() {
     let long =
         DesiredCondition::progressing(&Reason::NoUpdate, &"a".repeat(2000), "do this").message;
     assert!(
-        long.len() == MESSAGE_MAX && long.ends_with("…; to go on: do this"),
+        long.len() == MESSAGE_MAX && long.ends_with("…; what to do: do this"),
         "{long}"
     );
     assert_eq!(DesiredCondition::admission(Err("\u{7}")).message, "\\u{7}");

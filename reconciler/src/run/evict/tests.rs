@@ -206,7 +206,7 @@ fn a_pod_that_stays_too_long_is_named() {
     let slow = "shop/cart is terminating, and has until 2026-11-21T04:00:00Z to end";
     assert_eq!(said(-120).as_deref(), Some(slow));
     let late = said(30).unwrap();
-    assert!(late.starts_with("shop/cart should have ended by 2026-11-21T04:00:00Z"));
+    assert!(late.starts_with("the pod shop/cart should have ended by 2026-11-21T04:00:00Z"));
     assert_eq!(
         said(1000),
         Some(late),

@@ -315,6 +315,6 @@ async fn no_name_of_a_certificate_is_told() {
         let (mut stream, _) = listener.accept().await.unwrap();
         stream.write_all(b"hush hush hush\r\n").await.unwrap();
     });
-    let no_tls = "it cannot be reached: it does not speak TLS as it should";
+    let no_tls = "it cannot be reached: it violates the TLS protocol";
     assert_eq!(ask(address).await, no_tls);
 }

@@ -68,7 +68,7 @@ async fn a_blocked_drain_is_explained_and_times_out() -> Result<()> {
         fleet.history().outcomes()["node-0"].boots == 1,
         "it was rebooted undrained"
     );
-    let words = "a budget allowed none of the disruptions";
+    let words = "a budget did not allow the evictions";
     warned(&fleet, "UpdateAborted", words).await?;
     // The next one may begin, once the budget allows it.
     fleet.allow_unavailable("cart", 2).await?;

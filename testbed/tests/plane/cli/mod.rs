@@ -314,15 +314,15 @@ async fn an_update_is_asked_for(fleet: &Fleet, admin: &Person) -> Result<()> {
     admin
         .says(
             "update-now node-2",
-            &["the update of the node node-2 is asked for"],
+            &["the update of the node node-2 is requested"],
         )
         .await?;
     admin
-        .says("update-now node-2", &["is asked for already"])
+        .says("update-now node-2", &["is requested already"])
         .await?;
-    let cancelled = ["no longer asked for"];
+    let cancelled = ["no longer requested"];
     admin.says("update-now node-2 --cancel", &cancelled).await?;
-    let asked = ["the update of the node node-2 is asked for"];
+    let asked = ["the update of the node node-2 is requested"];
     admin.says("update-now node-2", &asked).await?;
     ensure!(
         annotation(fleet, "node-2", UPDATE_NOW_ANNOTATION)

@@ -7,8 +7,8 @@ use Command::{Activate, Prepare, Refresh};
 use UpdateState::{Available, Idle, Ready, Staged as IsStaged};
 
 /// Said once while an image that may be a person's is in the way.
-const WAITS: &str = "PrefetchBlocked \"prefetch waits: the inactive partition holds an image that is not known to be ours; it is overwritten \
-    when the node's turn comes\"";
+const WAITS: &str = "PrefetchBlocked \"the update is not downloaded ahead: the inactive partition holds an image that may not be this agent's; it is \
+    overwritten in the node's turn\"";
 
 fn due() -> StepMemory {
     StepMemory {

@@ -255,7 +255,8 @@ fn rebooting_needs_grant_and_claim_of_this_boot() {
         ..fresh()
     };
     let deactivated = || {
-        let message = "1.20.1 is not what the host would boot next; a reboot that was asked for may still come";
+        let message =
+            "the host would not boot 1.20.1 next; a reboot that was asked for may still come";
         says(
             goal(Some(BOOT), Some(BOOT)),
             Problem::NotNextToBoot,
@@ -278,7 +279,7 @@ fn rebooting_needs_grant_and_claim_of_this_boot() {
         "granted, busy": old(Updates::Busy), goal(Some(BOOT), None), fresh() => "poll";
         "granted, but deactivated by a person":
             old(is_staged(last(Deactivate, true, 7))), goal(Some(BOOT), None), fresh()
-            => "ErrorReset StepFailed \"1.20.1 is not what the host would boot next\" CrashCount FailureTimestamp";
+            => "ErrorReset StepFailed \"the host would not boot 1.20.1 next\" CrashCount FailureTimestamp";
         "claimed": ready(), goal(Some(BOOT), Some(BOOT)), fresh() => "reboot";
         "claimed, refused for good": ready(), goal(Some(BOOT), Some(BOOT)), refused
             => "ErrorReset StepFailed \"the host refuses to reboot\" CrashCount FailureTimestamp -StatusRebootClaimedBootId";
@@ -288,11 +289,11 @@ fn rebooting_needs_grant_and_claim_of_this_boot() {
         "claimed, busy": old(Updates::Busy), goal(Some(BOOT), Some(BOOT)), fresh() => "poll";
         "claimed, and deactivated by a person":
             old(is_staged(last(Deactivate, true, 7))), goal(Some(BOOT), Some(BOOT)), fresh()
-            => "ErrorReset StepFailed \"1.20.1 is not what the host would boot next\" CrashCount FailureTimestamp \
+            => "ErrorReset StepFailed \"the host would not boot 1.20.1 next\" CrashCount FailureTimestamp \
                 -StatusRebootClaimedBootId";
         "claimed and asked for, and deactivated by a person":
             old(is_staged(last(Deactivate, true, 7))), goal(Some(BOOT), Some(BOOT)), asked_for
-            => "NotNextToBoot \"1.20.1 is not what the host would boot next; a reboot that was asked for may still come\"";
+            => "NotNextToBoot \"the host would not boot 1.20.1 next; a reboot that was asked for may still come\"";
         "and said":
             old(is_staged(last(Deactivate, true, 7))), deactivated(), asked_for => "poll";
         "and activated again": ready(), deactivated(), asked_for => "-StatusProblem -StatusMessage";

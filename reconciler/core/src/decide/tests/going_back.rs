@@ -82,8 +82,8 @@ fn a_downgrade_waits_for_everything_else() {
 
 #[test]
 fn a_downgrade_is_told() {
-    let told = "its host chooses 1.19.4, which is older than the 1.20.0 that it runs, so it waits neither for other pools \
-                (spec.dependsOn) nor for an age (spec.versions.minAge)";
+    let told = "its host chooses 1.19.4, which is older than the 1.20.0 that it runs, so spec.dependsOn and \
+                spec.versions.minAge of its pool do not apply";
     assert_eq!(going_back(&chooses_older("brs-a")).as_deref(), Some(told));
     let begun = staged().with_node(|node| node.version = Some("1.21.0".into()));
     assert!(going_back(&begun).is_some(), "also while it is under way");

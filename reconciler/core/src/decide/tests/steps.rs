@@ -339,7 +339,7 @@ fn after_the_claim_only_the_node_counts() {
         (None, "RebootOverdue")
     );
     assert!(
-        sentence.contains("reports from the same boot") && !sentence.contains("come back"),
+        sentence.contains("reports from the old boot") && !sentence.contains("come back"),
         "{sentence}"
     );
     view.agent_ready = false;

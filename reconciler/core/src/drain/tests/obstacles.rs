@@ -73,7 +73,7 @@ fn what_can_never_be_evicted_is_named() {
         "two", &cart, two() => Some("shop/a and b select");
         "two, not Ready", &unready, two() => Some("shop/a and b select");
         "two, not begun", &pending, two() => None;
-        "unreadable", &cart, unread("shop") => Some("shop/bad cannot be read, for its selector is");
+        "unreadable", &cart, unread("shop") => Some("shop/bad cannot be read (its selector is");
         "unreadable, of another namespace", &cart, unread("bank") => None;
         "of a DaemonSet", &of("DaemonSet"), all() => None;
         "unmanaged", &pod("debug", None, "True"), vec![] => Some("shop/debug has no controller");

@@ -44,8 +44,8 @@ fn some_of_the_pods_that_are_left_are_named() {
         uid: "u".into(),
     });
     for (left, says) in [
-        (&left[..1], "shop/a tolerate the cordon"),
-        (&left[..], "shop/g, shop/h and 2 more tolerate the cordon"),
+        (&left[..1], "reboots: shop/a"),
+        (&left[..], "shop/g, shop/h and 2 more"),
     ] {
         let mut view = view();
         let mut led = LedNode::default();
@@ -77,7 +77,7 @@ fn a_persons_cordon_is_said_to_stay() {
 #[test]
 fn what_stays_on_the_host_is_told() {
     let undone = "its agent undoes its changes to the host";
-    let stays = "if 2.0.0 was activated, it stays so";
+    let stays = "if 2.0.0 is activated, the host boots it";
     for (why, attempt, current, told) in [
         (Abort::NodePaused, Some(4), "1.0.0", Some(undone)),
         (Abort::NotLabelled, Some(4), "1.0.0", Some(stays)),
@@ -175,11 +175,11 @@ fn what_people_left_on_a_node_is_told() {
     for (paused, update_now, says) in [
         (false, false, None),
         (true, false, Some("has paused the node")),
-        (false, true, Some("has asked for its next update at once")),
+        (false, true, Some("has requested its next update at once")),
         (
             true,
             true,
-            Some("has paused the node (annotation brupop.bottlerocket.aws/pause), and asked"),
+            Some("has paused the node (annotation brupop.bottlerocket.aws/pause), and requested"),
         ),
     ] {
         let node = Some(node(NodeFacts {

@@ -34,7 +34,10 @@ fn patch(message: &str) -> Value {
 #[test]
 fn one_command_resumes_all_halted_versions() {
     let at = "2026-11-21T02:00:00Z";
-    assert_eq!(message(&[], &[]), "no version is halted that a node wants");
+    assert_eq!(
+        message(&[], &[]),
+        "no version that a node would be updated to is halted"
+    );
     let versions = [
         record("1.20.0", "metal", Some("2026-11-22T02:00:00Z")),
         record("1.20.0", "aws", Some(at)),

@@ -8,7 +8,7 @@ use crate::tests::world::rows;
 #[test]
 fn a_pool_says_at_once_that_none_before_it_ever_begins() {
     let after = |pool: &str| json!({"priority": 1, "dependsOn": [{"pool": pool}]});
-    let first = "b goes first (spec.dependsOn), and never begins: ";
+    let first = "b goes first (spec.dependsOn), and cannot begin: ";
     for (b, why) in rows! {
         json!({"priority": 2}) => None;
         after("nowhere") => Some(format!("{first}the pool nowhere goes"));
@@ -55,7 +55,7 @@ fn a_pool_stalls_behind_one_that_owns_no_node() {
     join(&mut cluster, "n", OLD, Some(NEW), false);
     let seen = status(&mut cluster);
     assert_eq!(words(&seen)[4], "Stalled=True/WaitingForPool");
-    let why = "the pool a goes first (spec.dependsOn), and never begins: it owns no node that is opted in";
+    let why = "the pool a goes first (spec.dependsOn), and cannot begin: it owns no node that is opted in";
     assert_eq!(seen.conditions[4].message, why);
 }
 
@@ -92,7 +92,7 @@ fn a_pool_says_at_once_that_a_gate_has_no_answer() {
         (query.query == "up =").then_some(NoAnswer::Failed("bad_data: 1:4: parse error"))
     };
     let seen = status_of(&mut cluster, json!({}), asked);
-    let expected = "the gate broken (spec.gates) is closed, for its source main gives no answer: bad_data: 1:4: parse error";
+    let expected = "the gate broken (spec.gates) is closed, because its source main gives no answer: bad_data: 1:4: parse error";
     // `kubectl get brp` shows the reason of Progressing.
     for (type_, reason, message) in [
         ("Accepted", "Understood", "the pool is understood"),
