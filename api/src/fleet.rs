@@ -40,7 +40,7 @@ use crate::schema::{
         name = "Enforced",
         type_ = "string",
         json_path = r#".status.conditions[?(@.type=="AdmissionEnforced")].status"#,
-        description = "The rules of admission are seen to be in force; without them no update starts."
+        description = "The admission rules are in force; without them no update starts."
     ),
     printcolumn(
         name = "Other Operator",

@@ -337,10 +337,10 @@ impl Default for Versions {
     }
 }
 
-/// A pool that goes first. It is done with a version when a node of it runs the version and none still wants it.
+/// A pool that goes first. It has finished a version when at least one of its nodes runs the version, and none still has to be updated to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DependsOn {
-    /// Name of the pool. A pool that does not exist is never done.
+    /// Name of the pool. A pool that does not exist never finishes a version.
     #[schemars(with = "PoolName")]
     pub pool: String,
     /// Time for which it must have been done without interruption, such as `24h`. After that, nodes that join it change nothing; a halt
@@ -381,7 +381,7 @@ pub struct BottlerocketPoolStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// A window.
+/// A window that is open, or opens next.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NextWindow {
     /// When it opens, or has opened.

@@ -1,4 +1,4 @@
-//! How long it takes to compute a pass and a verdict, without a cluster.
+//! Measures the time of a pass and of a verdict, without a cluster.
 
 use std::time::{Duration, Instant};
 

@@ -10,7 +10,7 @@ use serde_json::json;
 
 /// Time for which a host is away for a reboot; all else that hosts do takes no time.
 pub const REBOOT: Duration = Duration::from_secs(2);
-/// Who asked for what, with the reports of agents.
+/// Logs the metadata of requests, and the reports of agents in full.
 const AUDIT_POLICY: &str = r#"{
   "apiVersion": "audit.k8s.io/v1", "kind": "Policy",
   "omitStages": ["RequestReceived"], "omitManagedFields": true,

@@ -23,7 +23,7 @@ use crate::table::{Figure, Report};
 #[derive(Clone, Debug, Parser)]
 #[command(name = "brupop-bench", version)]
 struct Arguments {
-    /// Measure only these
+    /// Measure only these parts, separated by commas
     #[arg(long, value_delimiter = ',')]
     only: Vec<Part>,
     /// Write the table here, too, as JSON
@@ -39,16 +39,16 @@ struct Arguments {
     scale: scale::Options,
 }
 
-/// What can be measured by itself.
+/// A part that can be measured alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// A pass of the reconciler over 5,000 nodes, and a verdict of the webhook (seconds)
     Pass,
-    /// How long updates of 8 and of 200 nodes take (five minutes)
+    /// Duration of updates of 8 and of 200 nodes (five minutes)
     RollOut,
-    /// What the operator asks of the API server for an updated node (three minutes)
+    /// Requests to the API server for each updated node (three minutes)
     Requests,
-    /// How soon something happens: an update, a change of leaders, a start; and memory (three minutes)
+    /// Delays of an update, a change of leaders and a start; and memory (three minutes)
     Starts,
     /// The reconciler with more and more nodes: start, memory, CPU (ten minutes)
     Scale,

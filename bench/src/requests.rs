@@ -1,4 +1,4 @@
-//! What the operator asks of the API server during a roll-out, by its audit log.
+//! Counts the operator's requests during a roll-out, by the API server's audit log.
 
 use std::collections::BTreeMap;
 
@@ -49,12 +49,12 @@ pub fn is_spec(event: &Event) -> bool {
         && event.code() == 200
 }
 
-/// An agent reports.
+/// Whether this is a report of an agent.
 fn is_report(event: &Event) -> bool {
     program(event) == Some("agent") && is_of_shadow(event, "status")
 }
 
-/// Does the agent report that this field is so?
+/// Whether the agent reports this value of the field.
 fn reports(event: &Event, field: &str, value: Option<&str>) -> bool {
     let operations = event
         .request_object
@@ -98,7 +98,7 @@ impl Requests {
         requests
     }
 
-    /// How many this program made during the roll-out.
+    /// Number of requests that this program made during the roll-out.
     pub fn by(&self, program: &str) -> usize {
         let of_it = self
             .during

@@ -28,13 +28,13 @@ struct RollOut {
     counted: bool,
 }
 
-/// What was measured of it.
+/// The measurements of one roll-out.
 struct Measured {
-    /// What each node took beyond host, drain and reboot: the median, in seconds.
+    /// Time of a node beyond host, drain and reboot: the median, in seconds.
     overhead: f64,
     /// From the first change of a spec to the last node's Idle, to the time of the reboots alone.
     makespan: f64,
-    /// What the operator asked of the API server.
+    /// The operator's requests to the API server.
     requests: Requests,
 }
 

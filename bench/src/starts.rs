@@ -1,4 +1,4 @@
-//! How soon something happens: after a release is known, after a leader is gone. And what memory it takes.
+//! Measures delays after a release is known and after a leader is gone, and memory.
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::LEASE;
@@ -18,7 +18,7 @@ use crate::say;
 use crate::table::Figure;
 
 const NODES: usize = 10;
-/// How often each of them is measured.
+/// Number of measurements of each delay.
 const TIMES: usize = 5;
 
 /// Measures all of it on one fleet.

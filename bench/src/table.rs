@@ -1,4 +1,4 @@
-//! What was measured: each figure with its aim, as a table and as JSON.
+//! Prints the figures with their aims, as a table and as JSON.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,15 +11,15 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
     pub name: String,
-    /// The value, in `unit`.
+    /// The measured value, in `unit`.
     pub value: f64,
     /// The unit; ratios and counts have none.
     unit: &'static str,
-    /// What it should not exceed.
+    /// The value that it should not exceed.
     aim: Option<f64>,
     /// Whether the aim is met.
     met: Option<bool>,
-    /// How it was measured, where that is not obvious.
+    /// The way of measuring, where that is not obvious.
     note: String,
 }
 
@@ -68,12 +68,12 @@ impl Figure {
 pub struct Report {
     /// When and where it began, and what else ran there.
     began: String,
-    /// What was measured.
+    /// The figures that were measured.
     pub figures: Vec<Figure>,
 }
 
 impl Report {
-    /// Nothing is measured yet.
+    /// Makes a report without figures.
     pub fn begin() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let (processors, load) = (read("/proc/cpuinfo"), read("/proc/loadavg"));

@@ -22,7 +22,7 @@ pub struct Arguments {
     /// The cluster and namespace of the operator.
     #[command(flatten)]
     pub target: Target,
-    /// Output format
+    /// Format of the output
     #[arg(long, short, global = true, value_enum, default_value = "table")]
     pub output: Output,
     /// The command to run.
@@ -66,8 +66,9 @@ pub enum Command {
     },
     /// Show which nodes would be updated, in which order, and why the others would not
     ///
-    /// The plan names the pauses, windows, freezes and gates that hold updates now, and goes on as if nothing held them. This runs `kubectl exec -n NAMESPACE deploy/brupop-reconciler -- /brupop-reconciler plan`, because the answer depends on
-    /// the reconciler's settings.
+    /// The plan names the pauses, windows, freezes and gates that hold updates now, and goes on as if nothing held them. This runs
+    /// `kubectl exec -n NAMESPACE deploy/brupop-reconciler -- /brupop-reconciler plan`, because the answer depends on the
+    /// reconciler's settings.
     Plan {
         /// Show what starts now, with all pauses, windows, freezes and gates
         #[arg(long)]
@@ -109,7 +110,8 @@ pub enum SteeringCommand {
     /// Pause the fleet, a pool, or one node
     ///
     /// While the fleet or a pool is paused, no update starts there. Updates that have not cordoned their node are given up; the
-    /// others are finished. A node that is paused in mid-update is put back into service, unless its reboot has begun. With plain kubectl:
+    /// others are finished. A node that is paused in mid-update is put back into service, unless its reboot has begun.
+    /// With plain kubectl:
     /// `kubectl patch brf fleet -n NAMESPACE --type=merge -p '{"spec":{"paused":true}}'`, and
     /// `kubectl annotate node NODE brupop.bottlerocket.aws/pause=true`.
     Pause {
@@ -156,9 +158,9 @@ pub enum SteeringCommand {
     },
     /// End the back-off of a node whose update failed
     ///
-    /// Repair the cause first: if the next attempt fails, too, the node backs off for longer. With plain kubectl: `kubectl annotate node NODE --overwrite
-    /// brupop.bottlerocket.aws/retry=ATTEMPT`, with the number that `kubectl get brs brs-NODE -n NAMESPACE
-    /// -o jsonpath={.spec.attempt}` prints.
+    /// Repair the cause first: if the next attempt fails, too, the node backs off for longer. With plain kubectl:
+    /// `kubectl annotate node NODE --overwrite brupop.bottlerocket.aws/retry=ATTEMPT`, with the number that
+    /// `kubectl get brs brs-NODE -n NAMESPACE -o jsonpath={.spec.attempt}` prints.
     #[command(mut_group("Nodes", |nodes| nodes.required(true)))]
     Retry {
         /// Nodes, by name or label.

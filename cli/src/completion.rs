@@ -154,7 +154,7 @@ mod tests {
         let told = complete(&["his".to_owned()]).unwrap();
         assert_eq!(
             told,
-            "history\tShow the outcome of each version, and the operator's Events\n:4\n"
+            "history\tShow the results of each version, and the operator's Events\n:4\n"
         );
     }
 

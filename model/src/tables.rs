@@ -42,7 +42,7 @@ fn when(time: u8) -> String {
 /// The workload whose pods run on every node.
 const CART: &str = "apps/v1/ReplicaSet/shop/cart";
 
-/// What a leader knows of a node whose pods are gone, or are not; and whose shadow somebody else lets nobody change, or not.
+/// The leader's knowledge of a node: whether its pods are gone, and whether changes of its shadow are denied.
 pub(crate) fn led(is_empty: bool, is_denied: bool) -> &'static LedNode {
     thread_local! { static LED: Table<(bool, bool), LedNode> = Table::default(); }
     once(&LED, (is_empty, is_denied), || {

@@ -1,4 +1,4 @@
-//! What is typed: flags and environment variables, and the policy that they make. Upstream's variables keep their names.
+//! The flags and environment variables, and the policy that they make. Upstream's variables keep their names.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ const LONGEST: i64 = 7 * 24 * 3600;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "brupop-reconciler", version)]
 pub struct Settings {
-    /// How many of the nodes that no pool selects may be updated at once: an integer, a percentage of them, or `unlimited`
+    /// Number of nodes without a pool that may be updated at once: an integer, a percentage, or `unlimited`
     #[arg(long, env = "MAX_CONCURRENT_UPDATE", default_value = "1")]
     pub max_concurrent_update: Limit,
     /// Seconds between a node's exclusion from load balancers and its drain; 0 leaves load balancers alone
@@ -34,7 +34,7 @@ pub struct Settings {
     /// Time zone of the cron expression, such as `Europe/Berlin`
     #[arg(long, env = "SCHEDULER_TIME_ZONE", default_value = "UTC", value_parser = window::time_zone)]
     pub scheduler_time_zone: TimeZone,
-    /// How long each fire time opens a window, such as `4h` or `90m`
+    /// Length of the window that each fire time opens, such as `4h` or `90m`
     #[arg(long, env = "SCHEDULER_WINDOW_DURATION", value_parser = window)]
     pub scheduler_window_duration: Option<SignedDuration>,
     /// Seconds for which a new node is not updated
@@ -96,10 +96,10 @@ pub struct Settings {
         default_value = "[::]:8444"
     )]
     pub metrics_address: SocketAddr,
-    /// Name of this pod
+    /// Name of the reconciler's pod
     #[arg(long, env = "POD_NAME", hide = true)]
     pub pod_name: Option<String>,
-    /// What to do instead of reconciling
+    /// Command to run instead of reconciling
     #[command(subcommand)]
     pub command: Option<Command>,
 }
@@ -109,7 +109,7 @@ pub struct Settings {
 pub enum Command {
     /// Prints as JSON what would begin if no pause, window, freeze or gate held it, in which order, and why not the rest; writes nothing
     Plan {
-        /// Print what begins now
+        /// Print what starts now, with all pauses, windows, freezes and gates
         #[arg(long)]
         now: bool,
     },

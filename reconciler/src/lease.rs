@@ -256,7 +256,7 @@ struct KnownLease {
 }
 
 impl KnownLease {
-    /// Nothing is known yet.
+    /// The state before anything is known.
     fn new(now: Instant) -> Self {
         Self {
             lease: None,

@@ -226,7 +226,7 @@ impl Series {
         metric.entry(labels.collect()).or_default()
     }
 
-    /// Sets a series.
+    /// Sets the value of a series.
     pub fn set(
         &mut self,
         metric: &'static str,
@@ -236,7 +236,7 @@ impl Series {
         *self.series(metric, labels) = value.try_into().unwrap_or(i64::MAX);
     }
 
-    /// Adds to a series.
+    /// Adds to the value of a series.
     pub fn add(
         &mut self,
         metric: &'static str,

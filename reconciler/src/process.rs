@@ -47,7 +47,7 @@ pub enum ProcessError {
     /// `POD_NAME` is not set.
     #[error("set POD_NAME to the name of this pod: the Lease and Events carry it")]
     NoPodName,
-    /// What a plan needs was not read in time.
+    /// The objects that a plan needs were not read in time.
     #[error("not read within {0} s: {1}")]
     NotRead(u64, String),
 }

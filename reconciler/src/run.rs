@@ -258,7 +258,7 @@ pub(crate) struct Pass<'p> {
     pub(crate) observed: &'p Observed<'p>,
     pub(crate) now: Timestamp,
     pub(crate) wake: Wake,
-    /// What the pass tells in metrics.
+    /// The metrics of the pass.
     pub(crate) gauges: Series,
 }
 

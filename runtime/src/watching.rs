@@ -229,7 +229,7 @@ mod tests {
         (told, asked)
     }
 
-    /// What comes before the bookmark may be older than it: a grant and a claim that have been taken back, for instance.
+    /// Objects before the bookmark may be older than it: a grant and a claim that were withdrawn, for example.
     #[tokio::test(start_paused = true)]
     async fn nothing_is_told_before_it_is_known_to_be_new() {
         let all = || bookmark(&json!({ALL_BROUGHT: "true"}));

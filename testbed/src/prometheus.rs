@@ -158,7 +158,7 @@ impl Prometheus {
         })
     }
 
-    /// Which pods there are from now on, as Kubernetes discovery would tell Prometheus by the shipped configuration: Debian's is built without it. Of the processes it is known where they listen on this machine.
+    /// Tells Prometheus the pods, as Kubernetes discovery would by the shipped configuration: Debian's is built without it. Of the processes it is known where they listen on this machine.
     pub async fn aim(&self, kubernetes: &Client, processes: &[PodProcess]) -> Result<()> {
         let discovery = &shipped("brupop")?["kubernetes_sd_configs"];
         let of_its_namespace = json!([{"role": "pod", "namespaces": {"own_namespace": true}}]);

@@ -1,4 +1,4 @@
-//! How the programs of the test bed end: by themselves or by a signal. What they have started ends with them. And how they
+//! Ends the programs of the test bed, by themselves or by a signal, with all that they have started. And lets them
 //! tell what they have checked.
 
 use std::process::ExitCode;

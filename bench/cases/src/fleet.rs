@@ -13,7 +13,7 @@ use brupop_core::rules::{Limit, Rules, StepDurations};
 use serde_json::json;
 
 pub const NODES: usize = 5_000;
-/// How many pools, where there are some.
+/// Number of pools in the cases that have pools.
 pub const POOLS: usize = 50;
 pub const NOW: &str = "2026-11-21T04:00:00Z";
 

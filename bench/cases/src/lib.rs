@@ -1,4 +1,4 @@
-//! What is computed again and again: a pass of the reconciler, a verdict of the webhook.
+//! The repeated computations of the operator: a pass of the reconciler, a verdict of the webhook.
 //!
 //! The benchmarks take times of these, which vary with the machine; `.ci/instructions` counts instructions, which do not.
 
@@ -21,7 +21,7 @@ use brupop_webhook::review::answer;
 
 use crate::fleet::{POOLS, now, policy, prepared};
 
-/// What the API server sends to the webhook when an agent has staged an image.
+/// The review that the API server sends to the webhook when an agent has staged an image.
 const REVIEW: &str = include_str!("review.json");
 
 /// Does something as often as is wanted, and counts or takes times meanwhile.

@@ -15,10 +15,10 @@ use self::world::World;
 use crate::say;
 use crate::table::{Figure, number};
 
-/// How many nodes get to know of an update while nothing else goes on.
+/// Number of nodes that learn of an update while nothing else happens.
 const RELEASES: usize = 5;
 
-/// How large the fleets are.
+/// The sizes of the fleets.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     /// scale: the nodes of each fleet
@@ -32,7 +32,7 @@ pub struct Options {
     seconds: u64,
 }
 
-/// Measures each fleet.
+/// Measures a fleet of each size.
 pub async fn measure(options: &Options) -> Result<Vec<Figure>> {
     let mut figures = vec![];
     for nodes in &options.nodes {

@@ -20,7 +20,7 @@ const DEADLINE: Duration = Duration::from_mins(10);
 /// Writes of the reconciler's account, without its Lease and its dry runs.
 pub struct Asked {
     reader: AuditReader,
-    /// How many.
+    /// Number of these writes.
     pub writes: usize,
     /// Shadows whose conditions were written.
     pub conditions: BTreeSet<String>,
@@ -29,7 +29,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Counts from now on.
+    /// Counts requests from now on.
     pub fn from_now(control_plane: &ControlPlane) -> Self {
         Self {
             reader: control_plane.audit().from_now(),
@@ -39,7 +39,7 @@ impl Asked {
         }
     }
 
-    /// Counts what has come.
+    /// Counts the requests since the last look.
     pub fn read(&mut self) -> Result<()> {
         for event in self.reader.read()?.iter().filter(|event| is_write(event)) {
             let object = &event.object;
@@ -90,7 +90,7 @@ fn is_write(event: &Event) -> bool {
 /// A reconciler with the token of its account, outside of any pod.
 pub struct Reconciler {
     process: Process,
-    /// When it was started.
+    /// When the process was started.
     pub since: Instant,
 }
 

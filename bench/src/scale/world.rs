@@ -18,7 +18,7 @@ use serde_json::{Value as Json, json};
 use tokio::time::interval;
 
 const TENANT: &str = "tenant";
-/// Who asked for what, and how it was answered.
+/// Logs the metadata of requests and their answers.
 const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
   "omitStages": ["RequestReceived", "ResponseStarted"], "rules": [{"level": "Metadata"}]}"#;
 /// A Node, its shadow and its agent's pod, as etcd has them: with as many images as a kubelet names.

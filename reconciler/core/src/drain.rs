@@ -333,7 +333,7 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// A sentence about it.
+    /// Describes the obstacle in a sentence.
     pub fn why(&self) -> &str {
         match self {
             Self::Never(why) | Self::Budget { why, .. } => why,

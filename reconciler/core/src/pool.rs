@@ -205,7 +205,7 @@ impl<'a> PoolFacts<'a> {
         self.rules.is_some_and(Rules::one_zone_at_a_time)
     }
 
-    /// Whether it has gates.
+    /// Whether the pool has gates.
     pub(crate) fn has_gates(&self) -> bool {
         self.rules.is_some_and(|rules| !rules.gates.is_empty())
     }

@@ -349,7 +349,7 @@ impl Rules {
     }
 }
 
-/// How many nodes may be unavailable, from a number or a percentage.
+/// Parses the limit of unavailable nodes, a number or a percentage.
 ///
 /// # Errors
 /// What to write instead.
@@ -416,7 +416,7 @@ fn step(field: &str, text: &str) -> Result<SignedDuration, String> {
     duration(field, text, SignedDuration::ZERO, STEP_MAX)
 }
 
-/// A duration between these.
+/// Parses a duration between these bounds.
 fn duration(
     field: &str,
     text: &str,

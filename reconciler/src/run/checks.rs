@@ -206,7 +206,7 @@ const TRIED_ON: usize = 3;
 
 /// Part of the API server's answer if it does not trust the webhook's certificate.
 const UNTRUSTED: &str = "x509: ";
-/// What is found of a rule that refuses nothing.
+/// The finding about a rule that refuses nothing.
 const ALLOWED: &str = "the request was allowed";
 
 /// Returns what the answers to the dry-run writes mean: the one that only the webhook refuses, and those that only the policy

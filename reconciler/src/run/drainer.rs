@@ -69,7 +69,7 @@ struct Look {
     arrivals: Option<Arrivals>,
 }
 
-/// How far the update is: all that a look follows from but pods and budgets.
+/// The progress of the update: the input of a look, apart from pods and budgets.
 #[derive(PartialEq, Eq)]
 struct Basis {
     marker: Option<Marker>,

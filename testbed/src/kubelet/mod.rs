@@ -59,7 +59,7 @@ pub struct PodProcess {
     pub node: String,
     pub component: String,
     pub pid: u32,
-    /// Number of earlier starts.
+    /// Number of earlier starts of the container.
     pub restarts: i32,
     /// Its addresses, by port of its container.
     pub listens: BTreeMap<i32, SocketAddr>,

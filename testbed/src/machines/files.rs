@@ -1,4 +1,4 @@
-//! What the programs of a machine are told.
+//! Makes the configuration files of a machine's programs.
 
 use std::net::Ipv4Addr;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What is loaded into the machines: our image as it ships, and one for sandboxes and workloads.
+//! The images of the machines: ours as it ships, and one for sandboxes and workloads.
 
 use std::path::{Path, PathBuf};
 

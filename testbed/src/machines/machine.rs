@@ -20,7 +20,7 @@ use crate::sandbox::{Process, Sandbox, Signal};
 const INIT: &str = include_str!("init.sh");
 /// The group that may use the socket of Bottlerocket's API.
 const SOCKET_GROUP: u32 = 274;
-/// What the host puts into `/run`; all else there goes with the boot.
+/// The host's files in `/run`; all others are removed at each boot.
 const OF_THE_HOST: [&str; 2] = ["api.sock", "boot-id"];
 
 /// A machine. Its host decides when it reboots; dropping it, or the control plane, ends it.

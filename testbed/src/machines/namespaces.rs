@@ -11,7 +11,7 @@ use tokio::process::Command;
 
 use crate::Sandbox;
 
-/// What the machines need of this one, and the Debian package that has it.
+/// The tools that machines need, each with its Debian package.
 const TOOLS: [(&str, &str); 6] = [
     ("unshare", "util-linux"),
     ("nsenter", "util-linux"),
@@ -30,11 +30,11 @@ const NAMESPACES: [&str; 8] = [
     "--propagation",
     "private",
 ];
-/// What machines are made of, tried in namespaces that go at once.
+/// Tries the parts of a machine in namespaces that are removed at once.
 const TRIAL: &str = "ip link add brupop type bridge && ip link add brupop-0 type veth peer name brupop-1 && nft add table ip brupop";
 /// Folders of which each machine has its own.
 const HIDDEN: [&str; 3] = ["/var", "/run", "/opt"];
-/// Where containerd puts the control groups of containers.
+/// The folder of containerd's control groups.
 const CONTAINERS: &str = "k8s.io";
 
 /// Reasons why a machine cannot be the ground that others stand on.
@@ -124,8 +124,8 @@ impl Drop for Ground {
     }
 }
 
-/// Containers that were killed leave their control groups, empty. One in which something runs cannot be removed. Is none
-/// left?
+/// Removes the empty control groups that killed containers leave. Returns whether none is left; one in which something runs
+/// cannot be removed.
 fn remove_control_groups() -> bool {
     let controllers = std::fs::read_dir("/sys/fs/cgroup")
         .into_iter()

@@ -12,7 +12,7 @@ use crate::ControlPlane;
 use crate::control_plane::SERVICE_RANGE;
 use crate::sandbox::Process;
 
-/// Where the API server is.
+/// The address of the API server.
 pub const CONTROL_PLANE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// The bridge that all machines are plugged into.
 pub(super) const BRIDGE: &str = "brupop";

@@ -1,4 +1,4 @@
-//! What the kernel says of the processes in containers.
+//! Reads the kernel's facts about processes in containers.
 
 use std::collections::BTreeMap;
 use std::path::Path;

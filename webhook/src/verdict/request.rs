@@ -44,7 +44,7 @@ pub struct ShadowRequest {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "Members")]
 pub struct ReviewedShadow {
-    /// `apiVersion` and `kind`.
+    /// The fields `apiVersion` and `kind`.
     pub(super) types: Map<String, Value>,
     pub(super) metadata: Map<String, Value>,
     pub(super) spec: Map<String, Value>,

@@ -89,7 +89,7 @@ pub(crate) struct NodeLine {
     pub standing: Standing,
 }
 
-/// How far a node is.
+/// The progress of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Standing {

@@ -14,7 +14,7 @@ use crate::rules::GateState;
 use crate::window::Starts;
 use crate::workloads::Evicted;
 
-/// Why a node is left alone whose kubelet reports no boot ID: nobody knows whether such a host has rebooted.
+/// A node whose kubelet reports no boot ID is left alone: nobody knows whether such a host has rebooted.
 const NO_BOOT_ID: &str = "its kubelet reports no boot ID (status.nodeInfo.bootID)";
 
 /// Describes a host that should have rebooted.

@@ -24,11 +24,11 @@ const PODS_NAMED: usize = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventText {
-    /// `reason`: a stable word.
+    /// The field `reason`: a stable word.
     pub reason: &'static str,
     /// Whether it is of the type Warning.
     pub warning: bool,
-    /// `note`: a sentence.
+    /// The field `note`: a sentence.
     pub note: String,
     /// `action`: what was being done. It names the attempt, so that the Events of two attempts are not merged into one.
     pub action: String,

@@ -14,7 +14,7 @@ fn finding(webhook: &Finding) -> Finding {
     admission([webhook, &Finding::Holds, &Finding::Holds])
 }
 
-/// What is found of a rule that refuses nothing.
+/// The finding about a rule that refuses nothing.
 fn allowed() -> Finding {
     Finding::Fails(ALLOWED.to_owned())
 }

@@ -103,7 +103,7 @@ pub(super) fn status(code: u16) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": "R", "code": code})
 }
 
-/// The requests, in order.
+/// The requests in their order.
 pub(super) type Asked = watch::Receiver<Vec<String>>;
 
 /// Pods of an API server that gives these answers.

@@ -30,16 +30,16 @@ const A_MOMENT: Duration = Duration::from_secs(1);
 /// The kind of the fault that somebody has made, unless one was taken back; and how that went.
 type Done = (Option<String>, Result<()>);
 
-/// Who makes faults: remembers what is wrong, and what people do.
+/// Makes faults, and remembers those in force and what people did.
 #[derive(Default)]
 pub(crate) struct Maker {
     /// Bad releases, and what is wrong with hosts for now.
     of_hosts: Vec<Fault>,
-    /// What is wrong with processes for now, and the pod that each fault was made on.
+    /// The faults of processes in force, each with the pod that it was made on.
     of_pods: Vec<(Fault, String)>,
     /// Programs of the control plane that are to be gone for now.
     down: BTreeSet<String>,
-    /// What etcd is to be restored from.
+    /// The snapshot to restore etcd from.
     snapshot: Option<PathBuf>,
     /// Nodes that were made again since etcd was last restored.
     remade: BTreeSet<usize>,
@@ -160,7 +160,7 @@ impl Maker {
         self.person(make.then(|| fault.kind()), does);
     }
 
-    /// What is wrong with hosts follows from the faults that there are.
+    /// Sets the faults of hosts to those in force.
     fn set_hosts(&self, fleet: &Fleet) {
         for (node, host) in fleet.hosts.iter().enumerate() {
             let mut faults = Faults::default();
@@ -173,7 +173,7 @@ impl Maker {
         }
     }
 
-    /// Is etcd going to be restored?
+    /// Whether etcd will be restored.
     pub(crate) fn has_snapshot(&self) -> bool {
         self.snapshot.is_some()
     }

@@ -1,4 +1,4 @@
-//! What can be done to a cluster and to the operator on it.
+//! The faults of a cluster and of the operator on it.
 
 use brupop_testbed::gateways::Weather;
 use brupop_testbed::host::{Answer, Call, Command};
@@ -12,7 +12,7 @@ pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
 }
 
-/// How the operator is set, as far as that varies.
+/// The settings of the operator that vary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Settings {
     /// Number of nodes that may be updated at once.
@@ -26,7 +26,7 @@ pub(crate) struct Settings {
 /// A fault, and when it comes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Step {
-    /// Milliseconds after the start.
+    /// Time after the start, in milliseconds.
     pub(crate) at: u64,
     #[serde(flatten)]
     pub(crate) fault: Fault,
@@ -52,7 +52,7 @@ pub(crate) enum Fault {
     },
     /// A snapshot of etcd is made, and etcd restored from it so much later; and the control plane's programs start again.
     Restore { ms: u64 },
-    /// What a process says to the API server, or hears from it, is slow or lost.
+    /// Messages between a process and the API server are slow or lost.
     Network {
         process: Process,
         weather: Weather,

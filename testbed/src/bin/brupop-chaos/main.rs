@@ -36,10 +36,10 @@ struct Arguments {
     /// The faults follow from it; any, if it is not given
     #[arg(long)]
     seed: Option<u64>,
-    /// How many seeds are run, one after the other: this one and those that follow
+    /// Number of seeds to run in turn: this one and those that follow
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
-    /// How long faults are made
+    /// Seconds for which faults are made
     #[arg(long, default_value_t = 120)]
     seconds: u64,
     /// A file with the faults to make, in place of those of a seed

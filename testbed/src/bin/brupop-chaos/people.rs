@@ -1,4 +1,4 @@
-//! What people and tenants do to nodes, to workloads and to the operator, by the API server.
+//! The actions of people and tenants on nodes, workloads and the operator, by the API server.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -32,7 +32,7 @@ const OURS: &str = "system:serviceaccounts:brupop-bottlerocket-aws";
 const REFUSED: &str = "brupop-chaos-refused";
 /// Longest that a Node is tried to be made again: the API server may be away.
 const RECREATING: Duration = Duration::from_secs(30);
-/// Pause between two tries.
+/// Pause before an action is repeated.
 const RETRY: Duration = Duration::from_millis(500);
 
 pub(crate) fn node_name(number: usize) -> String {
@@ -222,7 +222,7 @@ async fn refuse(client: Client, refused: bool) -> Result<()> {
     }
 }
 
-/// Why something failed, on one line: what the API server said, without kube's second telling of it.
+/// Describes an error on one line, with the API server's words only once.
 pub(crate) fn why(error: &anyhow::Error) -> String {
     match error.downcast_ref() {
         Some(kube::Error::Api(status)) => status.to_string(),

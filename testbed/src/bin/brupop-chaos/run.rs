@@ -190,7 +190,7 @@ async fn calm(fleet: &mut Fleet, maker: &mut Maker, plan: &Plan) -> Result<()> {
     fleet.publish(LAST)
 }
 
-/// What people have done is undone, for it may not have been, and a restored etcd may have it again.
+/// Undoes the actions of people: some were not undone, and a restored etcd may bring others back.
 async fn tidy_up(fleet: &Fleet, plan: &Plan) -> Result<()> {
     for (node, host) in fleet.hosts.iter().cloned().enumerate() {
         people::add_node(fleet.client(), node, host).await?;

@@ -1,4 +1,4 @@
-//! How the operator is set, and which faults come when: a pure function of the seed; and as text, one fault a line.
+//! The settings of the operator and the schedule of faults: a pure function of the seed, and a text with one fault a line.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -23,10 +23,10 @@ const RELEASES: [(&str, u64, bool); 3] = [
 pub(crate) const LAST: &str = "1.30.0";
 /// Between two faults, in milliseconds.
 const GAP: Range<u64> = 300..2_200;
-/// How old the snapshot is from which etcd is restored, in milliseconds.
+/// Age of the snapshot from which etcd is restored, in milliseconds.
 const RESTORED_AFTER: Range<u64> = 2_000..20_000;
 
-/// What follows from a seed. In every third one etcd is restored now and then.
+/// Makes the plan of a seed. With every third seed, etcd is sometimes restored.
 pub(crate) fn plan(seed: u64, length: Duration) -> Plan {
     let mut random = Random::new(seed);
     let length = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
@@ -70,7 +70,7 @@ pub(crate) fn plan(seed: u64, length: Duration) -> Plan {
 /// Makes a fault of one kind.
 type Make = fn(&mut Random) -> Fault;
 
-/// How often each kind comes, and how it is made. What has found something, or is likely to, comes more often.
+/// The weight of each kind of fault, and its maker. Kinds that have found bugs, or are likely to, have more weight.
 const KINDS: [(u64, Make); 20] = [
     (14, |random| Fault::Kill {
         process: process(random),
@@ -168,7 +168,7 @@ fn answer(random: &mut Random) -> Answer {
     }
 }
 
-/// What people write into shadows. A spec that wants no update any more, or a version that no host knows, is overwritten.
+/// The edits of shadows by people. The reconciler overwrites a spec without an update, or with an unknown version.
 fn edits() -> [Json; 6] {
     [
         json!({"status": {"crash_count": 7}}),

@@ -16,7 +16,7 @@ use crate::world::is_checked;
 
 /// Files are read at every tenth look.
 const FILES: u64 = 10;
-/// What hosts say is believed this many looks later: the revisions that it is held against may come late while etcd stands
+/// The facts of hosts are checked this many looks later: the revisions to compare them with may come late while etcd stands
 /// still.
 const HOSTS: u64 = 200;
 

@@ -94,7 +94,7 @@ pub(crate) async fn start(settings: &Settings) -> Result<Fleet> {
     Ok(fleet)
 }
 
-/// Kind, name and replicas.
+/// Workloads, by kind, name and replicas.
 const WORKLOADS: [(&str, &str, usize); 6] = [
     ("Deployment", "cart", 16),
     ("Deployment", "web", 10),
@@ -103,7 +103,7 @@ const WORKLOADS: [(&str, &str, usize); 6] = [
     ("Deployment", "cache", 5),
     ("Deployment", "sticky", 1),
 ];
-/// Those with a budget.
+/// The workloads that have a budget.
 pub(crate) const BUDGETED: [&str; 3] = ["cart", "web", "db"];
 /// `maxUnavailable` of a budget that is open.
 pub(crate) const OPEN: &str = "25%";
@@ -147,7 +147,7 @@ fn pod_spec(container: &str) -> Json {
     })
 }
 
-/// Is this the key in etcd of an object that the checker looks at?
+/// Whether this is the key in etcd of an object that the checker looks at.
 pub(crate) fn is_checked(key: &str) -> bool {
     let Some(rest) = key.strip_prefix("/registry/") else {
         return false;

@@ -28,10 +28,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 #[derive(Clone, Debug, Parser)]
 #[command(name = "brupop-demo", version)]
 struct Arguments {
-    /// How many nodes
+    /// Number of simulated nodes to update
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=200))]
     nodes: u16,
-    /// How many of them may be updated at once: an integer, a percentage, or `unlimited`
+    /// Limit of nodes that are updated at once: an integer, a percentage, or `unlimited`
     #[arg(long, default_value = "1", value_parser = limit)]
     max_concurrent_update: String,
     /// Pods of the workload on each node; 0 = nothing to drain
@@ -46,7 +46,7 @@ struct Arguments {
     /// Seconds between exclusion from load balancers and drain; 0 = no exclusion
     #[arg(long, default_value_t = 0)]
     exclude_from_lb_seconds: u64,
-    /// What goes wrong: `bad-image` shows a version that no host comes up with
+    /// Fault to show: with `bad-image`, no host comes up with the new version
     #[arg(long)]
     fault: Option<Fault>,
     /// Update three pools: a canary, one that follows it, and one outside of its window; with four nodes or more
@@ -57,7 +57,7 @@ struct Arguments {
     stay: bool,
 }
 
-/// What goes wrong.
+/// A fault that the demo shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Fault {
     /// The new image does not come up on any host: each falls back to the old one.
@@ -286,7 +286,7 @@ fn typed() -> UnboundedReceiver<String> {
     lines
 }
 
-/// What a person would type in the operator's namespace, and what it prints.
+/// Runs and prints a command as a person would in the operator's namespace.
 pub(crate) async fn kubectl(fleet: &Fleet, arguments: &[&str]) -> Result<()> {
     let arguments = [arguments, &["-n", NAMESPACE]].concat();
     println!("   $ kubectl {}", arguments.join(" "));

@@ -29,7 +29,7 @@ struct Arguments {
     /// The operator's image, an OCI archive
     #[arg(long, required_unless_present = "check")]
     image: Option<PathBuf>,
-    /// kubectl's plugin, kubectl-brupop
+    /// Path of kubectl's plugin, kubectl-brupop
     #[arg(long, required_unless_present = "check")]
     plugin: Option<PathBuf>,
     /// Seconds after which it is given up

@@ -25,7 +25,7 @@ pub const NAMESPACE: &str = "shop";
 const REPLICAS: usize = 6;
 const MAY_BE_AWAY: usize = 1;
 
-/// What has been seen of it.
+/// The workload, and the observations of it.
 pub struct Shop {
     client: Client,
     /// The fewest available pods at any time.

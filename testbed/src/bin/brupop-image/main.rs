@@ -13,7 +13,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// By which a cluster's name server knows the API server: pods come to it by their search list only.
+/// The API server's name in a cluster's name server. Pods find it only by their search list.
 const FULL_NAME: &str = "kubernetes.default.svc.cluster.local";
 
 /// Runs the programs of an unpacked image against a real API server that they know by name. Needs root.

@@ -14,9 +14,9 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// How the programs are told to call the API server.
+/// The name by which the programs call the API server.
 pub const API_SERVER: &str = "kubernetes.default.svc";
-/// Where a pod has its token.
+/// The folder of a pod's token.
 const ACCOUNT: &str = "var/run/secrets/kubernetes.io/serviceaccount";
 /// For one command, and for the first request of a program; either takes a moment.
 const DEADLINE: Duration = Duration::from_secs(30);

@@ -20,7 +20,7 @@ const DISRUPTED: &str = "karpenter.sh/disrupted";
 #[derive(Default)]
 pub struct Launched(Mutex<Seen>);
 
-/// What was seen so far.
+/// The observations so far.
 #[derive(Default)]
 pub struct Seen {
     hosts: BTreeMap<String, Host>,

@@ -19,15 +19,15 @@ use clap::{Parser, ValueEnum};
 #[derive(Clone, Debug, Parser)]
 #[command(name = "brupop-neighbours", version)]
 struct Arguments {
-    /// Run only these
+    /// Run only these neighbours, separated by commas
     #[arg(long, value_delimiter = ',')]
     only: Vec<Neighbour>,
-    /// kubectl's plugin, kubectl-brupop
+    /// Path of kubectl's plugin, kubectl-brupop
     #[arg(long)]
     plugin: PathBuf,
 }
 
-/// Programs beside the operator.
+/// A program that runs beside the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Neighbour {
     /// Karpenter removes nodes that are empty and launches others (seven minutes)

@@ -68,7 +68,7 @@ pub(crate) async fn patch_shadow(
     Ok(())
 }
 
-/// What stands for cert-manager, with whose certificates upstream works, and for Prometheus' operator, which may read its
+/// Installs the definitions of cert-manager, whose certificates upstream uses, and of Prometheus' operator, which may read its
 /// metrics: somewhere for their objects to be.
 pub(crate) async fn install_others(plane: &ControlPlane) -> Result<()> {
     let kinds = [

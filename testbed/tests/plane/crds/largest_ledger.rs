@@ -1,4 +1,4 @@
-//! How large the ledger can become, as the API server stores it: the largest that the schema takes, with what is noted of
+//! Measures the largest ledger as the API server stores it: the largest that the schema takes, with the record of
 //! who wrote which field. (Versions that a person names are left out.)
 
 use anyhow::{Result, ensure};

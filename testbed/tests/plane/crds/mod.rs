@@ -27,7 +27,7 @@ enum Half {
     PoolStatus,
 }
 
-/// What it says, spec or status before, the same half after, and [`ACCEPTED`] or what the refusal says.
+/// A name, spec or status before and after, and [`ACCEPTED`] or a part of the refusal.
 type Row = (String, Half, Json, Json, String);
 
 const ACCEPTED: &str = "accepted";

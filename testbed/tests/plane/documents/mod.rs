@@ -1,4 +1,4 @@
-//! What the documents promise of the programs, without a control plane. What they tell people to type is run by the tests that
+//! Checks documents against the programs, without a control plane. The commands in documents are run by the tests that
 //! have a cluster for it; all of them read the documents by [`brupop_testbed::documents`].
 
 mod dashboard;

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 const MADE_BY_CERT_MANAGER: &str = "brupop-webhook-tls";
 /// The label of the operator's own pods.
 const COMPONENT: &str = "brupop.bottlerocket.aws/component";
-/// By which variables our programs are told what their containers call these ports, and which they take else.
+/// The ports of our containers, with the variables that name them and their defaults.
 const LISTENERS: [(&str, &str, u64); 3] = [
     ("admission", "ADMISSION_ADDRESS", 8443),
     ("health", "HEALTH_ADDRESS", 8080),

@@ -248,7 +248,7 @@ async fn the_release_manifest_is_taken(control_plane: &ControlPlane) -> Result<(
     Ok(())
 }
 
-/// What `make dist` calls its files is `brupop-v$VERSION-…`: a version that begins with `v` gets no second one.
+/// The files of `make dist` are named `brupop-v$VERSION-…`: a version that begins with `v` gets no second one.
 #[tokio::test]
 async fn a_versions_leading_v_is_optional() -> Result<()> {
     for given in ["0.2.0", "v0.2.0"] {

@@ -1,4 +1,4 @@
-//! By which priority level requests come in, and who waits when agents ask for too much.
+//! Tests the priority levels of requests, and who waits when agents ask for too much.
 
 use super::bed::{Actor, Bed};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -15,7 +15,7 @@ const FLOOD: usize = 100;
 /// Agents' nominal seats: 10 of 255 shares of the API server's 600, rounded up. They lend up to 80 % of them while idle. The
 /// API server counts anew every ten seconds, so a flood gets fewer at first.
 const SEATS: u64 = 24;
-/// Whoever waits behind the flood waits for nine seconds and more; the rest is for a loaded machine.
+/// A request behind the flood waits for nine seconds or more; the rest is for a loaded machine.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// Agents come in by their own flow schema and level, and nobody else does.

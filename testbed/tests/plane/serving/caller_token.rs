@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::serving::Bed;
 
-/// By which the API server is known to the webhook: an account without any rights.
+/// The API server's account for the webhook, without any rights.
 const API_SERVER: &str = "api-server";
 
 #[tokio::test(flavor = "multi_thread")]

@@ -212,14 +212,14 @@ pub(super) fn pod(name: &str) -> PodKey {
     }
 }
 
-/// What a leader knows of the node changes.
+/// Changes what the leader knows of the node.
 pub(super) fn led(view: &mut NodeView<'_>, change: impl FnOnce(&mut LedNode)) {
     let mut led = view.led.clone();
     change(&mut led);
     view.led = Box::leak(Box::new(led));
 }
 
-/// What its drain has to do is another, and its pods are known.
+/// Changes the plan of the node's drain; its pods are known.
 pub(super) fn plan(view: &mut NodeView<'_>, change: impl FnOnce(&mut DrainPlan)) {
     led(view, |led| {
         change(Arc::make_mut(&mut led.drain.get_or_insert_default().plan));
@@ -236,7 +236,7 @@ pub(super) fn drained(view: &mut NodeView<'_>) {
     plan(view, |plan| plan.evict.clear());
 }
 
-/// Variations of a view.
+/// Makes variations of a view.
 pub(super) trait Vary<'a>: Sized {
     fn with(self, change: impl FnOnce(&mut NodeView<'a>)) -> Self;
 

@@ -1,4 +1,4 @@
-//! Who wrote what, by the API server's audit log.
+//! Reads the writers of objects from the API server's audit log.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ const AGENT: &str = "system:serviceaccount:brupop-bottlerocket-aws:brupop-agent"
 const RECONCILER: &str = "system:serviceaccount:brupop-bottlerocket-aws:brupop-reconciler";
 const NODE_OF_TOKEN: &str = "authentication.kubernetes.io/node-name";
 
-/// What was read so far.
+/// The part of the audit log read so far.
 #[derive(Debug, Default)]
 pub(crate) struct Audited {
     pub(crate) writes: Writes,

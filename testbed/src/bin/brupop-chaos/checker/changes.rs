@@ -1,4 +1,4 @@
-//! What each revision changes, and what it violates.
+//! The changes of each revision, and the rules that they violate.
 
 use brupop_testbed::revisions::Revision;
 use serde_json::Value as Json;

@@ -1,4 +1,4 @@
-//! What must hold whatever happens, checked from outside: from etcd's revisions, the API server's audit log, the hosts'
+//! Checks from outside that the promises hold: from etcd's revisions, the API server's audit log, the hosts'
 //! own account of their boots, and the logs of our processes. It uses no code that decides anything, and
 //! reads objects as plain JSON.
 
@@ -41,7 +41,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What was found, each once.
+/// The violations, each once.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) violations: Vec<Violation>,

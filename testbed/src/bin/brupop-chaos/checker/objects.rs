@@ -53,7 +53,7 @@ pub(crate) struct Grant {
     pub(crate) boot_id: String,
     pub(crate) shadow_uid: String,
     pub(crate) attempt: u64,
-    /// How often etcd was restored before: attempts of then may come again.
+    /// Number of earlier restores of etcd: attempts from before may come again.
     pub(crate) history: u32,
 }
 
@@ -67,11 +67,11 @@ pub(crate) struct Objects {
     pub(crate) deleted: Vec<(Duration, Json)>,
     /// The time since the checker began.
     pub(crate) now: Duration,
-    /// How many nodes the leader of this term may update at once.
+    /// Number of nodes that the leader of this term may update at once.
     pub(crate) limit: usize,
-    /// By namespace and name.
+    /// Pods, by namespace and name.
     pub(crate) pods: BTreeMap<String, PodState>,
-    /// By namespace and name.
+    /// Budgets, by namespace and name.
     pub(crate) budgets: BTreeMap<String, Json>,
     pub(crate) grants: BTreeSet<Grant>,
     /// All claims so far: node and boot id.
@@ -84,7 +84,7 @@ pub(crate) struct Objects {
     /// The last revision, and the last of those that an update is made of.
     pub(crate) last: u64,
     pub(crate) last_step: u64,
-    /// How often etcd was restored, and until when nothing is held against anybody for the last time.
+    /// Number of restores of etcd, and the time until which nothing counts as a violation after the last one.
     pub(crate) history: u32,
     pub(crate) uncertain_until: Duration,
 }

@@ -1,4 +1,4 @@
-//! What our processes say.
+//! Checks the logs of the operator's processes.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use super::Violation;
 use crate::world::SECRET;
 
-/// What no log may hold: a workload's secret, the head of a token, a key, the end of a process.
+/// Texts that no log may contain: a workload's secret, the head of a token, a key, the end of a process.
 const FORBIDDEN: [(&str, &str); 4] = [
     (SECRET, "a secret of a workload"),
     ("eyJhbGciOi", "a token"),

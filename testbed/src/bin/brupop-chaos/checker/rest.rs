@@ -8,7 +8,7 @@ use super::json::{
 };
 use super::objects::Objects;
 
-/// What the operator puts on a Node while it is out of service, but for cordon and taint. Nobody else does here.
+/// The operator's changes of a Node out of service, except cordon and taint. Nobody else makes them here.
 const LEFT_BY_US: [&str; 3] = [
     EXCLUDED,
     "/metadata/annotations/karpenter.sh~1do-not-disrupt",

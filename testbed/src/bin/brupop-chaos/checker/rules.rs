@@ -1,4 +1,4 @@
-//! What each revision must keep to. Pure: each rule looks at an object before and after, and at the others.
+//! The rules for each revision. They are pure: each looks at an object before and after, and at the others.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! How often our programs write each object: no more often than what happens gives them cause to. Causes are faults, and
-//! attempts that begin. Once everything is at rest there are none.
+//! Checks that our programs write each object no more often than they have causes to. Causes are faults, and attempts that
+//! begin. Once everything is at rest there are none.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -51,7 +51,7 @@ const OF_FLEET: Bound = Bound {
 /// A program, and what it writes.
 type Written = (String, String);
 
-/// What was written, and what happened.
+/// The writes, and their causes.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
     /// When each of our programs last wrote each object.
