@@ -137,7 +137,7 @@ pub struct BottlerocketFleetStatus {
     #[schemars(length(max = crate::crds::VERSION_RECORDS_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["version".into(), "variant".into()]))]
     pub versions: Vec<VersionRecord>,
-    /// Pools that others depend on (`spec.dependsOn`), and the versions that they have been done with.
+    /// Pools that others depend on (`spec.dependsOn`), and the versions that they have finished.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = crate::crds::DONE_POOLS_MAX * crate::crds::DONE_VERSIONS_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["pool".into(), "version".into()]))]
@@ -268,7 +268,7 @@ pub struct VersionRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Time>")]
     pub halted_at: Option<String>,
-    /// The last nodes that failed to reach it since it was last resumed, on facts of Nodes; each node once.
+    /// The last nodes that failed to reach the version since it was last resumed, each once. Agents' reports do not count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = crate::crds::FAILED_NODES_MAX),
@@ -281,8 +281,8 @@ pub struct VersionRecord {
     pub succeeded: u64,
 }
 
-/// A pool that is done with a version: a node of it runs the version in service, and none was left to be updated to it. It stays
-/// so until the version is halted.
+/// A pool that has finished a version: at least one of its nodes runs the version in service, and no node has to be updated to
+/// it. This stays so until the version is halted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DonePool {
@@ -292,7 +292,7 @@ pub struct DonePool {
     /// The version that the pool has finished.
     #[schemars(with = "Version")]
     pub version: String,
-    /// The time since which it is done.
+    /// When the pool finished the version.
     #[schemars(with = "Time")]
     pub since: String,
 }

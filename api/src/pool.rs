@@ -83,7 +83,7 @@ pub struct BottlerocketPoolSpec {
     /// The allowed versions. Hosts choose their version; a pool can only refuse it. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub versions: Option<Versions>,
-    /// Pools that must be done with a version before this one begins with it. Default: none.
+    /// Pools that must finish a version before this one starts it. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = crate::crds::DEPENDS_ON_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["pool".into()]))]
@@ -227,8 +227,8 @@ pub struct Drain {
     /// The time that a drain may take, from a second to a week. Default: 15m.
     #[schemars(with = "Duration")]
     pub timeout: String,
-    /// The fate of a drain that takes longer: `Abort` gives the update up, `Force` deletes the remaining pods, whatever their
-    /// budgets say. `Force` needs the component force-drain, and is `Abort` without it. Default: Abort.
+    /// Action if a drain takes longer: `Abort` gives the update up, `Force` deletes the remaining pods, whatever their budgets say.
+    /// `Force` needs the component force-drain, and is `Abort` without it. Default: Abort.
     pub on_timeout: OnTimeout,
     /// Time for which a node is excluded from load balancers before it is cordoned, such as `90s`. Default: 0s, not at all.
     #[schemars(with = "Duration")]
@@ -249,7 +249,7 @@ impl Default for Drain {
     }
 }
 
-/// The fate of a drain that takes too long.
+/// The action if a drain takes too long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnTimeout {
     /// The update is given up, and what was changed is undone.
@@ -288,7 +288,7 @@ pub struct Gate {
     /// Name of the gate, a DNS label.
     #[schemars(with = "DnsLabel")]
     pub name: String,
-    /// The Prometheus (or what answers like one) that is asked, and the queries.
+    /// The Prometheus, or a server with its API, and the queries.
     pub prometheus: PrometheusGate,
 }
 
@@ -343,8 +343,8 @@ pub struct DependsOn {
     /// Name of the pool. A pool that does not exist never finishes a version.
     #[schemars(with = "PoolName")]
     pub pool: String,
-    /// Time for which it must have been done without interruption, such as `24h`. After that, nodes that join it change nothing; a halt
-    /// of the version does. Default: 0s.
+    /// Time that must pass after that pool has finished the version, such as `24h`. Nodes that join the pool later change nothing; a
+    /// halt of the version does. Default: 0s.
     #[serde(default = "at_once")]
     #[schemars(with = "Duration")]
     pub soak: String,

@@ -208,7 +208,7 @@ pub struct BottlerocketShadowStatus {
     /// The problem, in one word, for decisions; `message` has the sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
-    /// The time since which the agent has said `problem`, without another word between; kept when the agent starts again.
+    /// When the agent began to report this `problem`, without another one since; kept when the agent restarts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Time>")]
     pub problem_since: Option<String>,
@@ -233,18 +233,17 @@ pub struct Staged {
     /// The version of the staged image.
     #[schemars(with = "Version")]
     pub version: String,
-    /// The host's own time of the prepare that succeeded, or of the last of our commands since, if no other came between;
-    /// lets a restarted agent know its image again.
+    /// The host's time of the prepare that succeeded, or of the agent's last command since, if nobody else's came between. By it,
+    /// a restarted agent recognizes its image.
     #[schemars(length(min = 1, max = crate::crds::TIME_MAX), regex(pattern = schema::TIME))]
     pub at: String,
-    /// It waits for its turn: it was downloaded ahead, or the attempt that downloaded it was given up. It is not what an
-    /// attempt of ours has activated.
+    /// The image waits for the node's turn, and no attempt has activated it: it was downloaded ahead, or its attempt was given up.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub prefetched: bool,
 }
 
 crate::words! {
-    /// A problem that an agent reports. It stands until what it is about has ended otherwise.
+    /// A problem that an agent reports. It stays until its cause has ended.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
     pub enum Problem {
         /// Bottlerocket's API gives no answer that can be used.

@@ -339,7 +339,12 @@ impl Reconciler {
         let event = EventText::of_no_opt_in(why);
         if self.leading.requests.opt_in_log.is_new(&event.note) {
             let (node, says) = (&context.node, &event.note);
-            tracing::warn!(node, why, says, "a node was not labelled; trying again");
+            tracing::warn!(
+                node,
+                why,
+                says,
+                "a node could not be labelled; trying again"
+            );
             self.publish(Some(event), context.about.clone());
         }
     }
