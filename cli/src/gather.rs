@@ -118,8 +118,7 @@ impl OperatorApi {
 
     pub async fn fleet_object(&self) -> Result<WatchedFleet, Error> {
         let namespace = &self.namespace;
-        let what =
-            format!("fleet in the namespace {namespace}: check where the operator is installed");
+        let what = format!("fleet in the namespace {namespace}: is the operator there?");
         let found = self.fleet_object_if_any().await?;
         found.ok_or(Error::Missing(what))
     }

@@ -143,9 +143,7 @@ impl Candidate {
         let is_stuck = self.heartbeat.is_stuck();
         match (std::mem::replace(&mut self.stuck, is_stuck), is_stuck) {
             (false, true) => {
-                tracing::error!(
-                    "the loop of this process is stuck, so the process stops renewing the Lease"
-                );
+                tracing::error!("the loop of this process is stuck: it stops renewing the Lease");
             }
             (true, false) => tracing::info!("the loop of this process is no longer stuck"),
             _ => {}

@@ -61,8 +61,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     if !policy.default_pool.open_ever(Timestamp::now()) {
         // It is no error: the expression may have named a day that has come, and what was begun then goes on.
         let expression = &settings.scheduler_cron_expression;
-        let says =
-            "SCHEDULER_CRON_EXPRESSION names only past times, so no update starts: change it";
+        let says = "SCHEDULER_CRON_EXPRESSION names only past times: no update starts";
         tracing::warn!(expression, "{says}");
     }
     let us = settings.pod_name.clone().filter(|name| !name.is_empty());

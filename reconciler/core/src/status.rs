@@ -172,8 +172,7 @@ impl DesiredCondition {
                 .map(|(type_, status)| Self::of(type_, status, reason, message));
         }
         let in_force = "the spec is in force: nodes are updated, or wait, as it says";
-        let well =
-            "the spec is valid, no other pool contends for its nodes, and no halt holds them";
+        let well = "the spec is valid, nodes belong to one pool each, and no halt holds them";
         [
             ready.unwrap_or_else(|| Self::of(READY, True, "InForce", in_force)),
             Self::of(STALLED, False, "NotStalled", well),

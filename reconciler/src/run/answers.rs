@@ -314,7 +314,7 @@ impl Reconciler {
         } = &context;
         if is_slowed_down {
             let why = "somebody undoes it each time, or the API server does not keep all of it";
-            let says = "the same value was written many times; writing less often";
+            let says = "the same was written many times; writing less often";
             tracing::warn!(node, reason, object, why, "{says}");
         }
         if let Some(term) = term {
@@ -339,12 +339,7 @@ impl Reconciler {
         let event = EventText::of_no_opt_in(why);
         if self.leading.requests.opt_in_log.is_new(&event.note) {
             let (node, says) = (&context.node, &event.note);
-            tracing::warn!(
-                node,
-                why,
-                says,
-                "a node could not be labelled; trying again"
-            );
+            tracing::warn!(node, why, says, "a node was not labelled; trying again");
             self.publish(Some(event), context.about.clone());
         }
     }

@@ -57,9 +57,7 @@ pub(super) fn grant(
     let refuse =
         |allowed: &str| Err(Rule::ReconcilerGrant.refuse("spec.reboot_granted_boot_id", allowed));
     if new.state != State::RebootedIntoUpdate || new.attempt.is_none() {
-        return refuse(
-            "a reboot may be granted only together with RebootedIntoUpdate and an attempt",
-        );
+        return refuse("grant a reboot together with RebootedIntoUpdate, for an attempt");
     }
     let claimed = status.reboot_claimed_boot_id.as_ref();
     if claimed.is_some() && (claimed == new.reboot_granted_boot_id.as_ref() || claimed == before) {

@@ -29,9 +29,7 @@ impl<'a> StepInput<'_, 'a> {
                             known.staged_version.unwrap_or(""),
                             failure("deactivate", &last),
                         );
-                        let sentence = format!(
-                            "the host would boot {version} next, and this cannot be undone: {why}"
-                        );
+                        let sentence = format!("{version} cannot be deactivated: {why}");
                         report.problem(Problem::CannotDisarm, &sentence);
                     }
                     return NextAction::Command(Command::Deactivate);

@@ -208,7 +208,7 @@ fn idle_undoes_what_we_activated_and_nothing_else() {
         "deactivated": old(is_staged(last(Deactivate, true, 7))), ours(), asked(Deactivate, 6)
             => "Idle -StatusStaged";
         "deactivation fails": old(is_ready(last(Deactivate, false, 7))), ours(), asked(Deactivate, 6)
-            => "CannotDisarm \"the host would boot 1.20.1 next, and this cannot be undone: deactivate failed with exit status 1: no route\"";
+            => "CannotDisarm \"1.20.1 cannot be deactivated: deactivate failed with exit status 1: no route\"";
         "a person's": old(is_ready(last(Activate, true, 6))), theirs(), fresh() => "Idle";
         "a person's, over ours": old(other), ours(), fresh() => "Idle -StatusStaged TargetVersion";
         "ours, and it runs": host(NEW, NEXT_BOOT, Updates::Unknown), ours(), fresh()

@@ -16,7 +16,7 @@ fn armed(second: i64) -> BottlerocketShadow {
     says(
         given_up(second),
         Problem::CannotDisarm,
-        "the host would boot 1.20.1 next, and this cannot be undone",
+        "1.20.1 cannot be deactivated",
     )
 }
 
@@ -34,7 +34,7 @@ fn what_an_attempt_staged_is_kept_when_it_is_given_up() {
         "deactivated": old(is_staged(last(Deactivate, true, 9))), given_up(8), asked(Deactivate, 8)
             => "Idle StatusStaged(ahead)";
         "a deactivate that fails does it no harm": old(is_ready(last(Deactivate, false, 9))), given_up(8), asked(Deactivate, 8)
-            => "StatusStaged CannotDisarm \"the host would boot 1.20.1 next, and this cannot be undone: deactivate failed with exit status 1: no route\"";
+            => "StatusStaged CannotDisarm \"1.20.1 cannot be deactivated: deactivate failed with exit status 1: no route\"";
         "it is repeated": old(is_ready(last(Deactivate, false, 9))), armed(9), fresh() => "deactivate";
         "and goes well": old(is_staged(last(Deactivate, true, 10))), armed(9), asked(Deactivate, 9)
             => "Idle StatusStaged(ahead) -StatusProblem -StatusMessage";
