@@ -328,8 +328,8 @@ Reason<'a>: Standing {
         NotUnderstood(why: &'a str): NotKnown =>
             "this node is left alone: {why}"
             | ShadowUnreadable(why: Unreadable) => "this node is left alone: the shadow cannot be read: {why}",
-            "correct the Node; or remove the marker and undo what it records; or delete the shadow, which is recreated; or \
-             restart a kubelet that reports no boot ID";
+            "depending on the cause, correct the Node, remove the marker and undo what it records, delete the shadow (it is \
+             recreated), or restart a kubelet that reports no boot ID";
         AdmissionNotEnforced: Queued =>
             "dry runs did not show that webhook and policy are enforced",
             "see the fleet's condition AdmissionEnforced; check the webhook's pods, and apply the overlay again";
