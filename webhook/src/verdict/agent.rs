@@ -152,7 +152,7 @@ fn transition(
         }
         _ => {
             return refuse(format!(
-                "the spec asks for {goal}, so it may become {goal} or ErrorReset only"
+                "the spec asks for {goal}, so it may become {goal} or ErrorReset"
             ));
         }
     }
