@@ -159,7 +159,7 @@ impl Reconciler {
         };
         let context = Context::of(cluster, view, reason, Some(event));
         let (node, shadow) = (&context.node, name);
-        tracing::error!(node, shadow, "{why}");
+        tracing::error!(node, shadow, why, "this node is left alone");
         self.publish(context.event, context.about);
     }
 

@@ -217,11 +217,12 @@ impl<'a> Case<'_, 'a> {
 
     /// Whether the reboot is still to be granted.
     fn is_before_grant(self) -> bool {
-        let asks = matches!(
-            self.shadow.spec.state,
-            State::StagedAndPerformedUpdate | State::RebootedIntoUpdate
-        );
-        asks && self.shadow.spec.reboot_granted_boot_id.is_none() && self.boot() == Boot::Same
+        let asks = match self.shadow.spec.state {
+            State::StagedAndPerformedUpdate => true,
+            State::RebootedIntoUpdate => self.shadow.spec.reboot_granted_boot_id.is_none(),
+            _ => false,
+        };
+        asks && self.boot() == Boot::Same
     }
 
     /// Undoes our changes on a node whose shadow the API server lets nobody change, so that the update can be neither granted
