@@ -18,7 +18,6 @@ pub mod control_plane;
 pub mod documents;
 mod etcd;
 pub mod fleet;
-pub mod flood;
 pub mod gateways;
 pub mod history;
 pub mod kubeconfig;

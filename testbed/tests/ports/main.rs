@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod flood;
+
+use flood::{Behaviour, Flood, OwnRuntime, Port, raise_open_files};
+
 use anyhow::{Result, anyhow, ensure};
 use brupop_runtime::connections::Drops;
 use brupop_runtime::tls::Resolver;
 use brupop_runtime::{Health, Shutdown, endpoint, install_crypto_provider};
 use brupop_testbed::await_until;
-use brupop_testbed::flood::{Behaviour, Flood, OwnRuntime, Port, raise_open_files};
 use brupop_webhook::certificates::{Lifetimes, issue::issue};
 use brupop_webhook::serve::{LIMITS, serve};
 use futures::future::join_all;
