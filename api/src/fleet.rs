@@ -232,7 +232,7 @@ pub struct Slot {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = crate::crds::POOL_NAME_MAX), regex(pattern = schema::NAME))]
     pub pool: Option<String>,
-    /// The host claimed its reboot, and its node was not Ready for long: if the Node is deleted now, the update has failed.
+    /// The host began its reboot, and its node was not Ready for long: if the Node is deleted now, the update has failed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lost: bool,
     /// The node's failure in this attempt is counted in `versions` already.

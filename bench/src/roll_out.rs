@@ -113,8 +113,8 @@ pub async fn measure(times: usize, large: usize) -> Result<Vec<Figure>> {
     let mut figures = vec![];
     let note = format!("median of {times} roll-outs");
     let (beyond, to_ideal) = (
-        "overhead per node beyond host, drain and reboot",
-        "makespan to the ideal",
+        "time per node beyond host, drain and reboot",
+        "time of a roll-out, relative to the ideal",
     );
     for (limit, overhead, makespan) in [("1", 0.2, 1.1), ("4", 0.3, 1.15), ("unlimited", 0.4, 1.2)]
     {

@@ -41,7 +41,7 @@ pub async fn measure() -> Result<Vec<Figure>> {
     let seconds = |times: Vec<SignedDuration>| {
         median(times.into_iter().map(|time| time.as_secs_f64())).unwrap_or(f64::NAN)
     };
-    let moves = "release known to the host -> first spec moves";
+    let moves = "from the host's report of a release to the first step";
     let mut figures = vec![
         Figure::new(format!("{moves}, {NODES} nodes"), seconds(known), "s")
             .aim(0.1)

@@ -130,7 +130,7 @@ impl Metrics {
             }
             Ended::Removed => self.count("brupop_updated_nodes_removed", &[], 1),
             Ended::WithoutWorkloads(pool) => {
-                self.count("brupop_updated_without_workloads", &[("pool", pool)], 1);
+                count_without_workloads(&mut locked(&self.counters), pool, 1);
             }
             Ended::Update { result, took } => {
                 self.count("brupop_updates", &[("result", result)], 1);
@@ -189,10 +189,22 @@ fn name_events(counters: &mut Series, cluster: Option<&Cluster>) {
         counters.add("brupop_updates", &[("result", result)], 0);
     }
     counters.add("brupop_updated_nodes_removed", &[], 0);
-    let pools = cluster.into_iter().flat_map(|cluster| cluster.pools.keys());
-    for pool in pools.map(String::as_str).chain([DEFAULT_POOL]) {
-        counters.add("brupop_updated_without_workloads", &[("pool", pool)], 0);
+    count_without_workloads(counters, DEFAULT_POOL, 0);
+    for pool in cluster.into_iter().flat_map(|cluster| cluster.pools.keys()) {
+        count_without_workloads(counters, pool, 0);
     }
+}
+
+/// Counts these updates of a pool; of pools beyond the first [`MAX_POOLS`], which may come and go, all as one.
+fn count_without_workloads(counters: &mut Series, pool: &str, updates: u64) {
+    let metric = "brupop_updated_without_workloads";
+    let labels = [("pool", pool)];
+    let has_room = counters
+        .0
+        .get(metric)
+        .is_none_or(|series| series.len() < MAX_POOLS || series.keys().any(|of| of[0].1 == pool));
+    let labels = if has_room { labels } else { [("pool", OTHER)] };
+    counters.add(metric, &labels, updates);
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -293,7 +305,7 @@ impl Series {
         let failures = failed.filter_map(|shadow| shadow.spec.last_failure.as_ref());
         let reasons = failures.map(|failure| &*failure.reason);
         self.tally("brupop_nodes_failed", "reason", reasons, MAX_FAILURES);
-        for (pool, why) in stalled_pools(&cluster.pools).take(MAX_POOLS) {
+        for (pool, why) in stalled_pools(&cluster.pools) {
             let of = [("pool", pool), ("reason", &*why.reason)];
             self.set("brupop_pool_stalled", &of, 1);
         }

@@ -84,9 +84,13 @@ async fn fleet(nodes: usize, options: &Options) -> Result<Vec<Figure>> {
     let peak = later.peak.max(at_work.peak);
     let rate = format!("{:.0} in a second", number(changes) / took);
     Ok(vec![
-        figure("release known to an agent -> first spec moves", known, "s")
-            .aim(if nodes <= 10 { 0.1 } else { 0.5 })
-            .note(format!("median of {RELEASES}, nothing else goes on")),
+        figure(
+            "from an agent's report of a release to the first step",
+            known,
+            "s",
+        )
+        .aim(if nodes <= 10 { 0.1 } else { 0.5 })
+        .note(format!("median of {RELEASES}, nothing else goes on")),
         figure("reconciler: start to first action", to_first_action, "s").aim(10.0),
         figure(
             "reconciler: first start until every shadow says why",

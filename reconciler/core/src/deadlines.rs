@@ -275,9 +275,14 @@ impl Clock<'_> {
         let empty = drain.and_then(|drain| Some(drain.empty?.since));
         // From an empty node to the grant takes only moments. So does a new leader's first look at the pods, before which nobody
         // knows what the drain fails on, or whether only volumes are waited for. If they are not known by then, the leader
-        // gives the update up.
+        // gives the update up. Pods may come to a node that somebody has uncordoned, so it is not empty.
+        let cordoned = times
+            .record
+            .node
+            .as_ref()
+            .is_some_and(|it| it.unschedulable);
         let mut wait = steps.drain;
-        if marker.drained_at.is_some() || empty.is_some() || drain.is_none() {
+        if cordoned && (marker.drained_at.is_some() || empty.is_some() || drain.is_none()) {
             wait += times.durations.settle;
         }
         if empty.is_some() {

@@ -270,6 +270,20 @@ fn views(cluster: &Cluster) -> Vec<NodeView<'_>> {
 }
 
 #[test]
+fn pools_that_come_and_go_share_a_counter() {
+    let metrics = Metrics::default();
+    for number in 0..60 {
+        let pool = format!("pool-{number:02}");
+        metrics.ended(&Ended::WithoutWorkloads(pool));
+    }
+    let text = told(&metrics, &Cluster::default(), 0);
+    for line in [r#"{pool="pool-49"} 1"#, r#"{pool="other"} 10"#] {
+        let line = format!("brupop_updated_without_workloads_total{line}");
+        assert!(text.contains(&line), "{text}");
+    }
+}
+
+#[test]
 fn pools_do_not_grow_without_bound() {
     let names: Vec<_> = (0..60).map(|number| format!("pool-{number:02}")).collect();
     let pools = names.iter().map(|name| PoolFacts {

@@ -50,6 +50,8 @@ pub(crate) struct Sent {
     seen: Option<u64>,
     /// Failures, refusals and writes without effect in a row.
     failures: u32,
+    /// Of these, the refusals and writes without effect.
+    refusals: u32,
     /// The reason of the last write of the object, and how often it recurred.
     written_for: (&'static str, u32),
     log: FailureLog,
@@ -150,12 +152,13 @@ impl Sent {
 
     /// The request was refused because the object is no longer as it was in version `seen`, or changed nothing of it: somebody else
     /// may hold a field that it should remove, or a webhook puts back what it changes. If the object stays as it is, the mistake is
-    /// ours; so the wait is limited. Returns how many requests in a row have failed.
+    /// ours; so the wait is limited. Returns how often that has happened since the last change.
     fn wait_for_change(&mut self, seen: Option<u64>, now: Duration) -> u32 {
         self.failed(now);
         self.not_before = self.not_before.max(now + FIRST_WAIT_FOR_CHANGE);
         (self.waits_for_change, self.seen) = (true, seen);
-        self.failures
+        self.refusals = self.refusals.saturating_add(1);
+        self.refusals
     }
 
     /// The API server did not take the change, whatever the object's version.
@@ -205,8 +208,9 @@ impl Reconciler {
         match outcome {
             Outcome::Written if is_unchanged => {
                 let sent = self.leading.requests.of(&request.object);
-                if sent.wait_for_change(request.seen, now) == 1 {
-                    let why = "somebody else owns a field, or a webhook restores it";
+                sent.wait_for_change(request.seen, now);
+                let why = "somebody else owns a field, or a webhook restores it";
+                if sent.log.is_new(why) {
                     let says = "a write changed nothing; waiting until the object changes";
                     tracing::warn!(node, reason, object, why, "{says}");
                 }
@@ -247,7 +251,7 @@ impl Reconciler {
                 reason,
                 object,
                 why,
-                "refused, the third failure in a row"
+                "refused, the third time in a row"
             ),
             _ => {}
         }

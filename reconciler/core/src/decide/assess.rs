@@ -208,11 +208,16 @@ impl<'a> Case<'_, 'a> {
             Some(Abort::NodePaused)
         } else if view.led.denied().is_some() && self.is_before_grant() {
             Some(Abort::NodeChangesDenied)
-        } else if view.busy_control_plane.is_some() && self.is_before_grant() {
+        } else if view.busy_control_plane.is_some() && self.is_before_grant() && !self.downloads() {
             Some(Abort::PoolClosed)
         } else {
             None
         }
+    }
+
+    /// Whether the host may still be downloading the image, which may take hours.
+    fn downloads(self) -> bool {
+        self.shadow.spec.state == State::StagedAndPerformedUpdate && !self.shadow.reached()
     }
 
     /// Whether the reboot is still to be granted.
@@ -505,7 +510,9 @@ impl<'a> Case<'_, 'a> {
         let Self { view, node, .. } = self;
         let plan = view.led.plan();
         let overdue = view.time.drain_overdue;
-        if !view.force && (overdue || self.is_hopeless(marker)) {
+        // Force deletes what is left at the deadline, but not what came once somebody had uncordoned the node.
+        let goes_on = view.force && node.unschedulable;
+        if overdue && !goes_on || !view.force && self.is_hopeless(marker) {
             return Some(abort(if plan.is_some_and(|plan| plan.is_blocked) {
                 Abort::DrainBlocked
             } else {

@@ -293,7 +293,7 @@ Reason<'a>: Standing {
         VersionHalted(version: &'a str): HeldIdle =>
             "too many nodes failed to reach {version} (status.versions of the fleet), so no further one is updated to it"
             | NoRoomForVersion =>
-                "status.versions of the fleet is full: all of its 64 versions are halted, in a slot, or wanted by nodes",
+                "status.versions of the fleet is full: each of its 64 versions is in a slot or wanted by a node",
             "find out why nodes failed, then resume the version: `kubectl brupop resume --version {version}`; or wait for another \
              release";
         VersionTooYoung(until: Until): Queued =>
@@ -461,15 +461,10 @@ impl<'a> Reason<'a> {
                 .map_or("", Abort::remedy),
             _ => "",
         };
-        let named = match self {
-            // It is another version that has to be resumed.
-            Self::NoRoomForVersion => &Named {
-                version: "",
-                ..*named
-            },
-            _ => named,
-        };
         match (cause, self.advice()) {
+            _ if *self == Self::NoRoomForVersion => {
+                "let the hosts run and choose fewer different versions and variants".to_owned()
+            }
             (cause, "") => cause.to_owned(),
             ("", advice) => named.put_into(advice),
             (cause, advice) => format!("{cause}; {}", named.put_into(advice)),
@@ -659,7 +654,7 @@ mod tests {
         }
         assert_eq!(remedy("Staging", &named), "");
         let no_room = Reason::NoRoomForVersion.remedy(&named);
-        assert!(no_room.contains("--version VERSION"), "{no_room}");
+        assert!(no_room.contains("fewer different versions"), "{no_room}");
         let foreign = Named {
             node: "$(id)",
             namespace: DEFAULT_NAMESPACE,

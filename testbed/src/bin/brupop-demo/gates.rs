@@ -21,6 +21,7 @@ kind: BottlerocketPool
 metadata: {name: gated, namespace: brupop-bottlerocket-aws}
 spec:
   nodeSelector: {}
+  priority: 100
   gates:
   - name: all-well
     prometheus:
@@ -64,7 +65,8 @@ async fn prometheus(fleet: &Fleet, folder: PathBuf, address: SocketAddr) -> Resu
 pub(crate) async fn mount(fleet: &Fleet, folder: &Path) -> Result<()> {
     let secrets = Api::<Secret>::namespaced(fleet.client(), NAMESPACE);
     loop {
-        let secret = secrets.get_opt(SECRET).await?;
+        // It comes when somebody makes it, and a request that fails is made again.
+        let secret = secrets.get_opt(SECRET).await.ok().flatten();
         let data = secret.and_then(|it| it.data).unwrap_or_default();
         for (file, text) in data {
             std::fs::write(folder.join(file), text.0)?;

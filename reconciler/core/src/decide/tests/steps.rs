@@ -96,6 +96,8 @@ fn each_view_has_its_step() {
         "uncordoned", cordoned.with_node(|it| it.unschedulable = false) => Some(Step::CordonAgain);
         "it is empty but for pods that are left", cordoned.with(drained).with(|it| plan(it, |plan| plan.left = left.to_vec()))
             => Some(Step::Grant);
+        "the same while the image is downloaded", updating(StagedAndPerformedUpdate, Idle).with(|it| it.busy_control_plane = Some("c"))
+            => None;
         "another node of the control plane goes down", cordoned.with(drained).with(|it| it.busy_control_plane = Some("c"))
             => Some(Step::Abort(Abort::PoolClosed));
         "it is back, and monitored", back => Some(Step::Monitor);
@@ -273,6 +275,7 @@ fn a_drain_without_grant_ends_by_deadline() {
         "with force they are deleted", known, true, true, goes_on => None;
         "with force it is tried on", drained, true, true, goes_on => granted;
         "uncordoned after its drain", drained, false, false, timed_out => Some(Idle);
+        "the same with force", drained, false, true, timed_out => Some(Idle);
     } {
         let view = staged()
             .marked_by(&DRAINED)

@@ -141,7 +141,7 @@ fn every_time_ahead_counts_from_its_first_sight() {
             "drain",
             of_node(json!({"drain_started_at": AHEAD})),
             |it| it.views[0].time.drain_overdue,
-            900 + 600,
+            900,
         ),
         (
             "slot",

@@ -157,16 +157,20 @@ fn retry_ends_the_back_off_after_its_attempt_only() {
 #[test]
 fn a_drain_and_its_grant_have_their_times() {
     let now = || Some(NOW.to_owned());
-    for (drained, pods_known, after) in [
-        (None, true, 900),
-        (None, false, 900 + 600),
-        (now(), true, 900 + 600),
-        (now(), false, 900 + 600),
-        (Some(later(890)), true, 900 + 600),
-    ] {
+    for (drained, pods_known, cordoned, after) in rows! {
+        None, true, true => 900;
+        None, false, true => 900 + 600;
+        now(), true, true => 900 + 600;
+        now(), false, true => 900 + 600;
+        Some(later(890)), true, true => 900 + 600;
+        now(), true, false => 900;
+        now(), false, false => 900;
+    } {
         let marker = json!({"shadow_uid": "uid-brs-n", "attempt": 7, "drain_started_at": NOW, "drained_at": drained});
         let staged = "StagedAndPerformedUpdate";
-        let mut cluster = updating(staged, NOW, staged, marked(marker));
+        let mut node = marked(marker);
+        node["spec"] = json!({"unschedulable": cordoned});
+        let mut cluster = updating(staged, NOW, staged, node);
         if pods_known {
             know_pods(&mut cluster, &["brs-n"]);
         }
@@ -176,7 +180,7 @@ fn a_drain_and_its_grant_have_their_times() {
             let overdue = observed.views[0].time.drain_overdue;
             assert_eq!(
                 overdue, expected,
-                "{drained:?}, {pods_known}, after {seconds} s"
+                "{drained:?}, {pods_known}, {cordoned}, after {seconds} s"
             );
         }
     }
