@@ -6,7 +6,7 @@ use super::json::{
     EXCLUDED, condition, is_cordoned, is_halted, is_ready, is_set, marker, members, number,
     shadow_of, text,
 };
-use super::objects::Objects;
+use super::objects::{Objects, PodState};
 
 /// The operator's changes of a Node out of service, except cordon and taint. Nobody else makes them here.
 const LEFT_BY_US: [&str; 3] = [
@@ -76,7 +76,8 @@ fn restless_node(
         ));
     }
     let may_stay = || {
-        is_held_by_halt(shadow, node, objects, version) || (for_good && is_held_up(shadow, objects))
+        is_held_by_halt(shadow, node, objects, version)
+            || (for_good && is_held_up(shadow, node, objects))
     };
     if goal == "Idle" && reached == "Idle" && (runs == version || may_stay()) {
         return None;
@@ -97,13 +98,21 @@ fn is_held_by_halt(shadow: &Json, node: &Json, objects: &Objects, version: &str)
 }
 
 /// Whether the shadow names a budget that allows nothing, or its last drain failed on one. Pods of the test bed may not come
-/// back, which is not the operator's doing.
-fn is_held_up(shadow: &Json, objects: &Objects) -> bool {
+/// back, which is not the operator's doing. Nor is it that a drain here is shorter than the minute after which a pod that tolerates
+/// the cordon is left on its node.
+fn is_held_up(shadow: &Json, node: &Json, objects: &Objects) -> bool {
     let said = condition(shadow, "Progressing").unwrap_or(&Json::Null);
     let failed = &shadow["spec"]["last_failure"];
     let why = match text(said, "/reason") {
         "BudgetAllowsNone" => text(said, "/message"),
         "BackingOff" if text(failed, "/reason") == "DrainBlocked" => text(failed, "/message"),
+        "BackingOff" if text(failed, "/reason") == "DrainTimedOut" => {
+            let comes_back = |(name, pod): (&String, &PodState)| {
+                name.starts_with("shop/sticky-")
+                    && text(&pod.object, "/spec/nodeName") == text(node, "/metadata/name")
+            };
+            return objects.pods.iter().any(comes_back);
+        }
         _ => return false,
     };
     objects.budgets.iter().any(|(name, budget)| {
@@ -208,6 +217,17 @@ mod tests {
         shadow["status"]["conditions"][0]["reason"] = json!("BackingOff");
         assert!(!waits_for_good(&failed), "it was no drain");
         failed.shadows.get_mut("brs-n").unwrap()["spec"]["last_failure"] = json!({"reason": "DrainBlocked", "message": "the disruption budget cart needs 2 healthy pods"});
+        assert!(waits_for_good(&failed) && !rests(&failed));
+        failed.shadows.get_mut("brs-n").unwrap()["spec"]["last_failure"] =
+            json!({"reason": "DrainTimedOut"});
+        assert!(!waits_for_good(&failed), "no pod came back");
+        let node = &mut failed.nodes.values_mut().next().unwrap().object;
+        node["metadata"]["name"] = json!("n");
+        let sticky = PodState {
+            object: json!({"spec": {"nodeName": "n"}}),
+            ..PodState::default()
+        };
+        failed.pods.insert("shop/sticky-1".to_owned(), sticky);
         assert!(waits_for_good(&failed) && !rests(&failed));
         assert!(!rests(&fleet("MonitoringUpdate", "2", "Monitoring")));
         let changed = |change: fn(&mut Json)| {
