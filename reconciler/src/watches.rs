@@ -324,7 +324,7 @@ pub(crate) struct PodWatches {
     kept_pods: Arc<Mutex<Kept<Pod>>>,
     /// The budgets, by their namespace.
     kept_budgets: Arc<Mutex<Kept<Budget>>>,
-    /// For each node, by name of the shadow, with when its drain began, if it has: the pods are listed after that.
+    /// For each node, by name of the shadow, with when it was last cordoned for its drain, if it was: the pods are listed after that.
     pods: BTreeMap<String, (Watch, Option<String>)>,
     /// Of the budgets, with when they may be listed again because there are too many.
     budgets: Option<(Watch, Duration)>,
@@ -338,7 +338,7 @@ pub(crate) struct WantedPods<'a> {
     pub(crate) what_for: For,
     /// The name of its shadow.
     pub(crate) shadow: &'a str,
-    /// When its drain began, if it has.
+    /// When the node was last cordoned for its drain, if it was.
     pub(crate) drain: Option<&'a str>,
 }
 
@@ -453,7 +453,7 @@ impl PodWatches {
         self.pods.contains_key(shadow)
     }
 
-    /// Returns when the drain began after which the pods of this shadow's node were listed.
+    /// Returns the last cordon of this shadow's node after which its pods were listed.
     pub(crate) fn drain(&self, shadow: &str) -> Option<&str> {
         self.pods.get(shadow)?.1.as_deref()
     }

@@ -68,7 +68,11 @@ impl Objects {
         if had && !has {
             state.uncordoned = Some(self.now);
         }
-        if is["drain_started_at"] != was["drain_started_at"] {
+        // Pods may have come before the last cordon, so none of them is late.
+        if ["drain_started_at", "cordoned_at"]
+            .iter()
+            .any(|at| is[at] != was[at])
+        {
             state.drain_began = self.now;
         }
         if is != was {
