@@ -26,13 +26,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 
 const NAME: &str = "webhook.ns.svc";
 const DEADLINE: Duration = Duration::from_secs(30);
-const REFUSED: &str = r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u-1",
-    "kind":{"group":"brupop.bottlerocket.aws","version":"v2","kind":"BottlerocketShadow"},
-    "resource":{"group":"brupop.bottlerocket.aws","version":"v2","resource":"bottlerocketshadows"},
-    "subResource":"status","name":"brs-n","namespace":"ns","operation":"UPDATE","dryRun":false,
-    "userInfo":{"username":"system:serviceaccount:ns:brupop-agent"},
-    "object":{"metadata":{"name":"brs-n"},"spec":{"state":"Idle"}},
-    "oldObject":{"metadata":{"name":"brs-n"},"spec":{"state":"Idle"}}}}"#;
+const REFUSED: &str = include_str!("refused.json");
 
 struct Server {
     address: SocketAddr,

@@ -37,13 +37,7 @@ const STALL: &[Behaviour] = &Behaviour::UNFINISHED;
 /// Time before a connection of the flood is opened again.
 const SOON: Duration = Duration::from_secs(1);
 const AT_ONCE: Duration = Duration::ZERO;
-const REVIEW: &str = r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u-1",
-    "kind":{"group":"brupop.bottlerocket.aws","version":"v2","kind":"BottlerocketShadow"},
-    "resource":{"group":"brupop.bottlerocket.aws","version":"v2","resource":"bottlerocketshadows"},
-    "subResource":"status","name":"brs-n","namespace":"ns","operation":"UPDATE","dryRun":false,
-    "userInfo":{"username":"system:serviceaccount:ns:brupop-agent"},
-    "object":{"metadata":{"name":"brs-n"},"spec":{"state":"Idle"}},
-    "oldObject":{"metadata":{"name":"brs-n"},"spec":{"state":"Idle"}}}}"#;
+const REVIEW: &str = include_str!("../../../webhook/tests/refused.json");
 
 /// Each of these tests takes both cores of a small machine.
 async fn alone() -> Result<MutexGuard<'static, ()>> {
