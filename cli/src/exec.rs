@@ -70,7 +70,7 @@ impl View for Plan {
     }
 }
 
-/// Makes each text and key fit to be shown: whoever answers in the pod's place can print anything.
+/// Makes each text and key fit to be shown, because the pod that answers may be an attacker's.
 fn clean(value: Value) -> Value {
     let field = |(key, value): (String, _)| (shown(&key, NAME_MAX), clean(value));
     match value {

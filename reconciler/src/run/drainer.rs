@@ -172,7 +172,7 @@ impl Drainer {
             if before.is_some_and(|look| is_same(look) && !is_over(look)) {
                 continue;
             }
-            // The watch lists the pods once it is told that the drain has begun.
+            // The watch lists the pods once it is told of the cordon.
             let is_listed = from.begun() == self.watched.drain(name);
             if cost >= LOOKS_AT_ONCE || !is_listed {
                 if is_listed {
@@ -446,7 +446,7 @@ struct NodeReads {
 }
 
 impl WorkloadReads {
-    /// Returns the owners that are still to be read, of these, each of which had so many pods available.
+    /// Returns those owners whose workloads are still to be read. Each owner comes with the number of its pods that were available.
     fn unread<'o>(
         &mut self,
         name: &str,

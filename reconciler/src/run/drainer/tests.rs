@@ -137,7 +137,7 @@ fn wait_for_a_budget_ends_after_the_time_of_a_drain() {
 const CART: &str = "apps/v1/ReplicaSet/shop/cart";
 const MAIL: &str = "apps/v1/StatefulSet/shop/mail";
 
-/// A workload that wants three pods, of which so many are available.
+/// A workload that wants three pods and has this number available.
 fn scale(available: u32) -> Option<Scale> {
     let object = json!({"metadata": {"name": "cart"}, "spec": {"replicas": 3}, "status": {"availableReplicas": available}});
     Scale::of(Some(&serde_json::from_value(object).unwrap()))

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Number of concurrent requests, each of which takes 3 s.
 const FLOOD: usize = 100;
-/// Agents' nominal seats: 10 of 255 shares of the API server's 600, rounded up. They lend up to 80 % of them while idle. The
-/// API server counts anew every ten seconds, so a flood gets fewer at first.
+/// Agents' nominal seats: 10 of 255 shares of the API server's 600, rounded up. Up to 80 % of them are lent while
+/// agents are idle. The API server shares seats out every ten seconds, so a flood has fewer until then.
 const SEATS: u64 = 24;
 /// A request behind the flood waits for nine seconds or more; the rest is for a loaded machine.
 const AT_ONCE: Duration = Duration::from_secs(5);
