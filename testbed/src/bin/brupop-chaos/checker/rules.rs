@@ -12,7 +12,7 @@ use super::objects::{Objects, PodState};
 use super::{GRACE, Violation};
 use brupop_testbed::operator::NAMESPACE;
 
-/// So long after a drain began, it does not wait for pods any more that come and tolerate the cordon.
+/// This long after the last cordon for a drain, pods that come and tolerate the cordon are no longer waited for.
 const LATE: Duration = Duration::from_mins(1);
 
 /// The ledger is written: the limit holds, no slot is lost, and no halted version gets another slot.
