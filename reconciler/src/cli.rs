@@ -7,8 +7,7 @@ use clap::{ArgAction, Parser, Subcommand, value_parser};
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 
-use brupop_core::rules::{Durations, Policy};
-use brupop_core::rules::{Limit, Rules, StepDurations};
+use brupop_core::rules::{Limit, Policy, Rules, StepDurations};
 use brupop_core::window;
 
 /// Longest time that can be set, in seconds: a week.
@@ -136,14 +135,12 @@ impl Settings {
         };
         Ok(Policy {
             default_pool: Rules::of_settings(self.max_concurrent_update, windows, step_durations),
-            durations: Durations {
-                stage: self.stage_deadline_seconds,
-                reboot: self.reboot_deadline_seconds,
-                settle: self.settle_deadline_seconds,
-                back_off_base: self.back_off_base_seconds,
-                min_node_age: self.min_node_age_seconds,
-                others_cordon: self.cordoned_by_others_seconds,
-            },
+            stage: self.stage_deadline_seconds,
+            reboot: self.reboot_deadline_seconds,
+            settle: self.settle_deadline_seconds,
+            back_off_base: self.back_off_base_seconds,
+            min_node_age: self.min_node_age_seconds,
+            others_cordon: self.cordoned_by_others_seconds,
             auto_label: self.auto_label,
         })
     }

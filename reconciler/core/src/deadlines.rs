@@ -13,8 +13,7 @@ use crate::decide::{Abort, Reason};
 use crate::facts::{PoolFacts, TimeFacts};
 use crate::objects::Readiness;
 use crate::objects::{Ahead, read_time};
-use crate::rules::Durations;
-use crate::rules::StepDurations;
+use crate::rules::{Policy, Rules, StepDurations};
 
 /// A node that has not been Ready for this long since its host began its reboot may be lost. A repair by
 /// replacement waits for this long at least.
@@ -110,7 +109,7 @@ impl<'k> Clock<'k> {
 /// The objects and settings from which the times of one node follow, and since when some of it is as it is. Marker, shadow and slot
 /// are there as far as they can be read.
 struct NodeTimes<'t> {
-    durations: &'t Durations,
+    policy: &'t Policy,
     steps: &'t StepDurations,
     record: &'t NodeRecord,
     shadow: Option<&'t ShadowFacts<'t>>,
@@ -130,7 +129,7 @@ struct NodeTimes<'t> {
 impl NodeTimes<'_> {
     /// The longest time for which a slot stays in this state, if the reconciler can do what the state's deadline asks for.
     fn longest(&self, state: State) -> SignedDuration {
-        let (times, steps) = (self.durations, self.steps);
+        let (times, steps) = (self.policy, self.steps);
         let step = match state {
             State::Idle | State::ErrorReset => times.settle,
             State::StagedAndPerformedUpdate => times.stage + steps.exclusion + steps.drain * 2,
@@ -150,17 +149,17 @@ impl Clock<'_> {
     /// The facts of one node, which has this slot, of this pool.
     pub(crate) fn facts(
         &mut self,
-        durations: &Durations,
-        steps: &StepDurations,
+        policy: &Policy,
+        rules: &Rules,
         record: &NodeRecord,
         shadow: Option<&ShadowFacts<'_>>,
         slot: Option<&Slot>,
         pool: Option<&PoolFacts<'_>>,
     ) -> TimeFacts {
-        let times = &self.times(durations, steps, record, shadow, pool);
+        let times = &self.times(policy, rules, record, shadow, pool);
         let (node, marker) = (record.node.as_ref(), record.marker());
         let mut facts = TimeFacts {
-            exclude: steps.exclusion.is_positive(),
+            exclude: times.steps.exclusion.is_positive(),
             exclusion_over: true,
             lost: times.ready.is_none() && self.passed(times.not_ready, LOST),
             ..TimeFacts::default()
@@ -176,12 +175,12 @@ impl Clock<'_> {
         let by_others = node.is_some_and(|it| it.unschedulable && !it.leaving);
         let cordoned = record.led.cordoned.filter(|_| !ours && by_others);
         facts.cordoned_lately =
-            cordoned.is_some_and(|since| !self.is_older(since, durations.others_cordon));
+            cordoned.is_some_and(|since| !self.is_older(since, policy.others_cordon));
         let left = times.transition.filter(|_| node.is_none());
         facts.removed_soon = left.is_some_and(|since| !self.is_older(since, REMOVED_SOON));
         let created = node.and_then(|node| node.created);
         let created = created.map(|time| self.since([node_uid(record), "created"], time));
-        facts.young = created.is_some_and(|since| !self.is_older(since, durations.min_node_age));
+        facts.young = created.is_some_and(|since| !self.is_older(since, policy.min_node_age));
         facts.trial_overdue = facts.step_overdue;
         if let Some(slot) = slot {
             let held = self.read([&slot.uid, "slot"], slot.since.as_deref());
@@ -190,15 +189,15 @@ impl Clock<'_> {
             facts.slot_overdue = self.slot_overdue(times, held);
             let begins = shadow
                 .is_none_or(|shadow| matches!(shadow.spec.state, State::Idle | State::ErrorReset));
-            facts.trial_overdue |= begins && self.passed_or_unknown(held, durations.settle);
+            facts.trial_overdue |= begins && self.passed_or_unknown(held, policy.settle);
         }
         facts
     }
 
     fn times<'t>(
         &mut self,
-        durations: &'t Durations,
-        steps: &'t StepDurations,
+        policy: &'t Policy,
+        rules: &'t Rules,
         record: &'t NodeRecord,
         shadow: Option<&'t ShadowFacts<'t>>,
         pool: Option<&'t PoolFacts<'t>>,
@@ -226,8 +225,8 @@ impl Clock<'_> {
             .marker()
             .and_then(|it| it.drain_started_at.as_deref());
         NodeTimes {
-            durations,
-            steps,
+            policy,
+            steps: &rules.durations,
             record,
             shadow,
             pool,
@@ -241,7 +240,7 @@ impl Clock<'_> {
 
     /// Computes the waits and the deadline of the current step.
     fn step(&mut self, times: &NodeTimes<'_>, shadow: &ShadowFacts<'_>, facts: &mut TimeFacts) {
-        let settle = times.durations.settle;
+        let settle = times.policy.settle;
         match shadow.spec.state {
             State::Idle | State::ErrorReset => {
                 facts.backing_off = self.backing_off(times, shadow);
@@ -283,7 +282,7 @@ impl Clock<'_> {
             .is_some_and(|it| it.unschedulable);
         let mut wait = steps.drain;
         if cordoned && (marker.drained_at.is_some() || empty.is_some() || drain.is_none()) {
-            wait += times.durations.settle;
+            wait += times.policy.settle;
         }
         if empty.is_some() {
             wait += DETACHED;
@@ -296,21 +295,21 @@ impl Clock<'_> {
     }
 
     fn staging_overdue(&mut self, times: &NodeTimes<'_>, shadow: &ShadowFacts<'_>) -> bool {
-        let (durations, steps) = (times.durations, times.steps);
+        let (policy, steps) = (times.policy, times.steps);
         let (begun, wait) = if shadow.reached() {
             // Later steps have deadlines of their own; this one is for a node that stands still in between.
             (
                 times.drain.or(times.transition),
-                durations.stage + steps.exclusion + steps.drain * 2,
+                policy.stage + steps.exclusion + steps.drain * 2,
             )
         } else if shadow.status.attempt == shadow.spec.attempt {
-            (times.transition, durations.stage)
+            (times.transition, policy.stage)
         } else {
             // An agent takes up an attempt at once, and a dead agent should not hold a slot for long.
-            (times.transition, durations.settle.min(durations.stage))
+            (times.transition, policy.settle.min(policy.stage))
         };
-        let unreachable = self.passed(times.not_ready, durations.settle)
-            && self.passed(times.transition, durations.settle);
+        let unreachable = self.passed(times.not_ready, policy.settle)
+            && self.passed(times.transition, policy.settle);
         unreachable || self.passed(begun, wait)
     }
 
@@ -321,19 +320,19 @@ impl Clock<'_> {
     }
 
     fn reboot_overdue(&mut self, times: &NodeTimes<'_>, shadow: &ShadowFacts<'_>) -> bool {
-        let mut wait = times.durations.reboot;
+        let mut wait = times.policy.reboot;
         if shadow.spec.reboot_granted_boot_id.is_none() {
             wait += times.steps.exclusion + times.steps.drain;
         }
         // A host that comes back late has time to report: its update is not given up the moment it is there.
-        let had_time = self.passed_or_unknown(times.ready, times.durations.settle);
+        let had_time = self.passed_or_unknown(times.ready, times.policy.settle);
         // A node that comes and goes is never Ready for long enough.
         (self.passed(times.transition, wait) && had_time)
             || self.passed(times.transition, wait * SPELLS)
     }
 
     fn monitoring(&mut self, times: &NodeTimes<'_>, facts: &mut TimeFacts) {
-        let (settle, verify) = (times.durations.settle, times.steps.verify);
+        let (settle, verify) = (times.policy.settle, times.steps.verify);
         let watched = self.passed_or_unknown(times.transition, verify);
         facts.verified = self.passed(times.all_ready, verify) && watched;
         let names_owners = |marker: &Marker| !marker.evicted_owners.is_empty();
@@ -367,7 +366,7 @@ impl Clock<'_> {
         if let Some(failures) = spec.last_failure
             && !spec.is_retried(retry)
         {
-            let wait = back_off(times.durations.back_off_base, failures, shadow.uid);
+            let wait = back_off(times.policy.back_off_base, failures, shadow.uid);
             let failed = self.read([shadow.uid, FAILED], Some(&failures.at));
             if !self.passed_or_unknown(failed, wait) {
                 return true;

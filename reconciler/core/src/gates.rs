@@ -10,9 +10,7 @@ use std::time::Duration;
 
 use brupop_api::pool::PrometheusGate;
 use brupop_api::printable::printable;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
-use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::facts::{FleetFacts, NodeView, Owner};
 use crate::rules::GateState;
@@ -71,19 +69,18 @@ impl Heard {
         (self.asked, self.under_way) = (Some(now), true);
     }
 
-    /// Takes in the answer to the last query.
-    fn answered(&mut self, answer: GateAnswer, now: Duration, holds_for: Duration) {
+    /// Takes in the state that the answer to the last query shows.
+    fn answered(&mut self, answer: GateState, now: Duration, holds_for: Duration) {
         let at = self.asked.unwrap_or(now);
-        self.good = match answer {
-            GateAnswer::Good => (self.good + 1).min(GOOD_IN_A_ROW),
-            GateAnswer::Bad | GateAnswer::Unknown => 0,
+        let is_good = answer == GateState::Open;
+        self.good = if is_good {
+            (self.good + 1).min(GOOD_IN_A_ROW)
+        } else {
+            0
         };
-        self.state = match answer {
-            GateAnswer::Good if self.good < GOOD_IN_A_ROW => self.state,
-            GateAnswer::Good => GateState::Open,
-            GateAnswer::Bad => GateState::Closed,
-            GateAnswer::Unknown => GateState::Unknown,
-        };
+        if !is_good || self.good == GOOD_IN_A_ROW {
+            self.state = answer;
+        }
         self.until = match self.state {
             GateState::Unknown => self.until.map(|until| until.min(at)),
             _ => Some(at + holds_for),
@@ -187,8 +184,8 @@ impl Gates {
         (due, next)
     }
 
-    /// This is the answer to a query that was asked.
-    pub fn answered(&mut self, query: &PrometheusGate, answer: GateAnswer, now: Duration) {
+    /// The answer to a query that was asked shows this state; `Unknown` if there is none, or it says nothing.
+    pub fn answered(&mut self, query: &PrometheusGate, answer: GateState, now: Duration) {
         let holds_for = self.holds_for();
         if let Some(known) = self.known.get_mut(query) {
             known.answered(answer, now, holds_for);
@@ -226,27 +223,15 @@ pub fn matter(fleet: &FleetFacts<'_>, views: &[NodeView<'_>]) -> BTreeSet<usize>
 
 /// Longest answer that is read, in bytes. A source is asked for one series.
 pub const ANSWER_MAX: usize = 64 * 1024;
-/// Most series of an answer that are looked at.
-const SERIES_MAX: usize = 1024;
 /// Most bytes that are shown of why an expression is none.
 const REFUSAL_MAX: usize = 256;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GateAnswer {
-    Good,
-    Bad,
-    /// There is none, or it says nothing.
-    Unknown,
-}
-
-impl GateAnswer {
-    /// Returns the answer, by whether the query found a series, and whether one was found of what it requires.
-    pub fn of(query: bool, requires: Option<bool>) -> Self {
-        if !query && requires != Some(false) {
-            Self::Good
-        } else {
-            Self::Bad
-        }
+/// The state that an answer shows, by whether the query found a series, and whether one was found of what it requires.
+pub fn answer_of(query: bool, requires: Option<bool>) -> GateState {
+    if !query && requires != Some(false) {
+        GateState::Open
+    } else {
+        GateState::Closed
     }
 }
 
@@ -258,45 +243,12 @@ const NO_VECTOR: &str = "the expression is no instant vector: write one that fin
 const SERIES: &str = "its answer has a series that cannot be read";
 const INCOMPLETE: &str = "it found nothing, and warns that this may be incomplete";
 
-#[derive(Deserialize)]
-struct PrometheusAnswer<'a> {
-    status: &'a str,
-    #[serde(borrow, default)]
-    data: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    warnings: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Data<'a> {
-    #[serde(rename = "resultType")]
-    kind: &'a str,
-    #[serde(borrow)]
-    result: &'a RawValue,
-}
-
-/// One series of an instant vector: a number or a histogram.
-#[derive(Deserialize)]
-struct PrometheusSeries {
-    #[allow(dead_code, reason = "it has to be there")]
-    metric: BTreeMap<String, String>,
-    #[serde(default)]
-    value: Option<(f64, String)>,
-    #[serde(default)]
-    histogram: Option<(f64, IgnoredAny)>,
-}
-
 /// Returns why an expression is none, by the body of an answer with the HTTP status 400. Of other errors nothing is shown: they
 /// may have words of what is measured.
 pub fn refusal(body: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    struct PrometheusError {
-        #[serde(rename = "errorType")]
-        kind: String,
-        error: String,
-    }
-    let PrometheusError { kind, error } = serde_json::from_slice(body).ok()?;
-    (kind == "bad_data").then(|| format!("{kind}: \"{}\"", printable(&error, REFUSAL_MAX)))
+    let answer: Value = serde_json::from_slice(body).ok()?;
+    let error = printable(answer["error"].as_str()?, REFUSAL_MAX);
+    (answer["errorType"] == "bad_data").then(|| format!("bad_data: \"{error}\""))
 }
 
 /// Returns whether an expression finds a series, by the body of an answer to `/api/v1/query` with the HTTP status 200.
@@ -307,37 +259,29 @@ pub fn read_answer(body: &[u8]) -> Result<bool, &'static str> {
     if body.len() > ANSWER_MAX {
         return Err(TOO_LONG);
     }
-    let PrometheusAnswer {
-        status,
-        data,
-        warnings,
-    } = serde_json::from_slice(body).map_err(|_| UNREADABLE)?;
-    if status != "success" {
+    let answer: Value = serde_json::from_slice(body).map_err(|_| UNREADABLE)?;
+    let (data, warnings) = (&answer["data"], &answer["warnings"]);
+    if answer["status"].as_str().ok_or(UNREADABLE)? != "success" {
         return Err(FAILED);
     }
-    let data = data.ok_or(UNREADABLE)?;
-    let Data { kind, result } = serde_json::from_str(data.get()).map_err(|_| UNREADABLE)?;
-    if kind != "vector" {
+    if data["resultType"].as_str().ok_or(UNREADABLE)? != "vector" {
         return Err(NO_VECTOR);
     }
-    let series: Vec<&RawValue> = serde_json::from_str(result.get()).map_err(|_| UNREADABLE)?;
-    for series in series.iter().take(SERIES_MAX) {
-        let PrometheusSeries {
-            value, histogram, ..
-        } = serde_json::from_str(series.get()).map_err(|_| SERIES)?;
-        let is_number = value
-            .as_ref()
-            .is_some_and(|(_, value)| value.parse::<f64>().is_ok());
-        if !is_number && histogram.is_none() {
-            return Err(SERIES);
-        }
+    let series = data["result"].as_array().ok_or(UNREADABLE)?;
+    if !series.iter().all(is_series) {
+        return Err(SERIES);
     }
-    let warns = warnings.is_some_and(|warnings| !matches!(warnings.get(), "null" | "[]"));
-    if series.is_empty() && warns {
-        Err(INCOMPLETE)
-    } else {
-        Ok(!series.is_empty())
+    if series.is_empty() && !warnings.is_null() && *warnings != json!([]) {
+        return Err(INCOMPLETE);
     }
+    Ok(!series.is_empty())
+}
+
+/// Whether this is a series of an instant vector: a number or a histogram.
+fn is_series(series: &Value) -> bool {
+    let value = series["value"][1].as_str();
+    let is_number = value.is_some_and(|value| value.parse::<f64>().is_ok());
+    series["metric"].is_object() && (is_number || series["histogram"].is_array())
 }
 
 #[cfg(test)]

@@ -117,9 +117,8 @@ fn view<'a>(
         .as_ref()
         .and_then(|item| item.body.as_ref().err());
     let rules = rules.unwrap_or(&policy.default_pool);
-    let (durations, steps) = (&policy.durations, &rules.durations);
     let watched = node.and_then(NodeFacts::marker);
-    let watched = watched.filter(|_| !steps.workloads.is_zero());
+    let watched = watched.filter(|_| !rules.durations.workloads.is_zero());
     NodeView {
         shadow_name: name,
         owner,
@@ -135,7 +134,7 @@ fn view<'a>(
         evicted: evicted(led, watched),
         busy_zone: None,
         busy_control_plane: None,
-        time: clock.facts(durations, steps, record, shadow.as_ref(), slot, pool),
+        time: clock.facts(policy, rules, record, shadow.as_ref(), slot, pool),
     }
 }
 

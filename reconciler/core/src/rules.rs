@@ -15,18 +15,10 @@ use semver::Version;
 use crate::window::{self, Schedule, Span, Starts, Until, time_zone};
 
 /// The rules for updating a fleet.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Policy {
     /// The rules of the default pool, whose nodes no `BottlerocketPool` selects.
     pub default_pool: Rules,
-    pub durations: Durations,
-    /// Whether nodes that run Bottlerocket and have no label of ours are opted in.
-    pub auto_label: bool,
-}
-
-/// Durations and waits of the whole fleet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Durations {
     /// The time that download and activation may take.
     pub stage: SignedDuration,
     pub reboot: SignedDuration,
@@ -38,17 +30,21 @@ pub struct Durations {
     pub min_node_age: SignedDuration,
     /// Time for which a node that somebody else has cordoned takes a place of the limit.
     pub others_cordon: SignedDuration,
+    /// Whether nodes that run Bottlerocket and have no label of ours are opted in.
+    pub auto_label: bool,
 }
 
-impl Default for Durations {
+impl Default for Policy {
     fn default() -> Self {
         Self {
+            default_pool: Rules::default(),
             stage: SignedDuration::from_hours(4),
             reboot: SignedDuration::from_mins(30),
             settle: SignedDuration::from_mins(10),
             back_off_base: SignedDuration::from_mins(2),
             min_node_age: SignedDuration::from_mins(5),
             others_cordon: SignedDuration::from_hours(1),
+            auto_label: false,
         }
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use brupop_api::pool::PrometheusGate;
 use brupop_api::printable::printable;
-use brupop_core::gates::{ANSWER_MAX, GateAnswer, Gates, TOO_LONG, matter, read_answer, refusal};
+use brupop_core::gates::{ANSWER_MAX, Gates, TOO_LONG, answer_of, matter, read_answer, refusal};
 use brupop_core::rules::GateState;
 use brupop_core::status::NoAnswer;
 use brupop_runtime::errors::describe;
@@ -85,7 +85,7 @@ impl GateAnswers {
     pub(crate) fn answered(
         &mut self,
         query: &PrometheusGate,
-        answer: &Result<GateAnswer, String>,
+        answer: &Result<GateState, String>,
         now: Duration,
     ) {
         let (source, expression) = (&query.source, printable(&query.query, QUERY_LOGGED));
@@ -102,7 +102,7 @@ impl GateAnswers {
             }
             _ => {}
         }
-        let answer = answer.as_ref().copied().unwrap_or(GateAnswer::Unknown);
+        let answer = answer.as_ref().copied().unwrap_or(GateState::Unknown);
         for _ in 0..self.times {
             self.gates.answered(query, answer, now);
         }
@@ -144,7 +144,7 @@ impl Reconciler {
 
 /// Asks a source, of those in this folder. `Err` says why there is no answer, or that it says nothing: in a sentence that has no word
 /// of a certificate or a token, of a URL the host, and of an answer that the expression is none.
-async fn ask(folder: &Path, query: &PrometheusGate) -> Result<GateAnswer, String> {
+async fn ask(folder: &Path, query: &PrometheusGate) -> Result<GateState, String> {
     let answer = tokio::time::timeout(TIMEOUT, answer(folder, query)).await;
     answer.unwrap_or_else(|_| Err(timed_out()))
 }
@@ -158,7 +158,7 @@ fn of_secret(file: &str, what: &str) -> String {
     format!("{file} of the Secret brupop-gate-sources{what}")
 }
 
-async fn answer(folder: &Path, query: &PrometheusGate) -> Result<GateAnswer, String> {
+async fn answer(folder: &Path, query: &PrometheusGate) -> Result<GateState, String> {
     let source = Source::read(folder, &query.source)?;
     let client = source.client()?;
     let requires = OptionFuture::from(
@@ -168,7 +168,7 @@ async fn answer(folder: &Path, query: &PrometheusGate) -> Result<GateAnswer, Str
             .map(|it| source.find(&client, "requires", it)),
     );
     let (query, requires) = tokio::join!(source.find(&client, "query", &query.query), requires);
-    Ok(GateAnswer::of(query?, requires.transpose()?))
+    Ok(answer_of(query?, requires.transpose()?))
 }
 
 /// A source, as it is now.

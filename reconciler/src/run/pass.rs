@@ -219,7 +219,7 @@ impl Reconciler {
         if now < self.leading.requests.opt_in_from {
             return pass.wake.by(self.leading.requests.opt_in_from);
         }
-        let (unmanaged, next) = cluster.unmanaged_nodes(self.policy.durations.min_node_age, time);
+        let (unmanaged, next) = cluster.unmanaged_nodes(self.policy.min_node_age, time);
         pass.wake.by(next.map(|at| now + until(time, at)));
         for node in &unmanaged {
             if let Some(write) = decide::opt_in(&observed.fleet, node)

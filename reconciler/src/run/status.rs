@@ -317,7 +317,7 @@ impl Reconciler {
             Reason::Aborting(Abort::NodeChangesDenied) => led.denied().map(str::to_owned),
             Reason::Aborting(Abort::CannotDrain) => Some(led.obstacle.as_ref()?.why().to_owned()),
             Reason::BackingOff => {
-                let (shadow, base) = (shadow?, self.policy.durations.back_off_base);
+                let (shadow, base) = (shadow?, self.policy.back_off_base);
                 let uid = shadow.metadata.uid.as_deref()?;
                 let failure = shadow.spec.last_failure.as_ref();
                 failure.and_then(|it| back_off_text(it, base, uid, ahead, now))

@@ -4,7 +4,7 @@ mod answer;
 mod pools;
 
 use super::*;
-use GateAnswer::{Bad, Good, Unknown};
+use GateState::{Closed as Bad, Open as Good, Unknown};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ fn at(seconds: u64) -> Duration {
 }
 
 /// Asks at this time and has the answer at once.
-fn ask(gates: &mut Gates, query: &PrometheusGate, answer: GateAnswer, now: Duration) {
+fn ask(gates: &mut Gates, query: &PrometheusGate, answer: GateState, now: Duration) {
     let (due, _) = gates.due(&BTreeSet::from([query]), &NONE, now);
     assert_eq!(due, std::slice::from_ref(query), "it is not due");
     gates.answered(query, answer, now);
@@ -96,14 +96,10 @@ fn a_gate_that_is_not_known_is_awaited_for_a_while() {
         (is(&gates, 1000), is(&gates, 1119)),
         (GateState::Awaited, GateState::Awaited)
     );
-    assert_eq!(is(&gates, 1120), GateState::Unknown);
+    assert_eq!(is(&gates, 1120), Unknown);
     for seconds in [2000, 2030] {
         ask(&mut gates, &up, Good, at(seconds));
-        assert_eq!(
-            is(&gates, seconds),
-            GateState::Unknown,
-            "it was never known"
-        );
+        assert_eq!(is(&gates, seconds), Unknown, "it was never known");
     }
     ask(&mut gates, &up, Good, at(2060));
     // Since there is no answer that says anything.
@@ -113,20 +109,20 @@ fn a_gate_that_is_not_known_is_awaited_for_a_while() {
     }
     assert_eq!(
         (is(&gates, 2209), is(&gates, 2210)),
-        (GateState::Awaited, GateState::Unknown)
+        (GateState::Awaited, Unknown)
     );
     ask(&mut gates, &up, Unknown, at(2210));
-    assert_eq!(is(&gates, 2210), GateState::Unknown);
+    assert_eq!(is(&gates, 2210), Unknown);
     // Since the last answer does not hold any more.
     ask(&mut gates, &up, Bad, at(3000));
     assert_eq!(
         (is(&gates, 3089), is(&gates, 3090)),
-        (GateState::Closed, GateState::Awaited)
+        (Bad, GateState::Awaited)
     );
     ask(&mut gates, &up, Unknown, at(3100));
     assert_eq!(
         (is(&gates, 3209), is(&gates, 3210)),
-        (GateState::Awaited, GateState::Unknown)
+        (GateState::Awaited, Unknown)
     );
 }
 
@@ -239,7 +235,7 @@ fn gates_that_nothing_waits_for_take_no_place_from_those_that_matter() {
     assert_eq!(ask_all(&matter, at(1)), many[150..]);
 }
 
-fn answers() -> impl Strategy<Value = Vec<(GateAnswer, u64)>> {
+fn answers() -> impl Strategy<Value = Vec<(GateState, u64)>> {
     let answer = prop_oneof![3 => Just(Good), 1 => Just(Bad), 1 => Just(Unknown)];
     prop::collection::vec(
         (answer, prop_oneof![3 => 30_u64..40, 1 => 40_u64..300]),

@@ -13,7 +13,6 @@ use super::*;
 use crate::cluster::Watched as _;
 use crate::decide::Reason;
 use crate::drain::DrainPlan;
-use crate::rules::Durations;
 use crate::rules::{Limit, Rules, StepDurations};
 use crate::status::Progress;
 use crate::tests::world::*;
@@ -32,14 +31,11 @@ fn policy() -> Policy {
     };
     Policy {
         default_pool: Rules::of_settings(Limit::Percent(50), vec![], steps),
-        durations: Durations {
-            stage: seconds(3600),
-            reboot: seconds(1800),
-            settle: seconds(600),
-            back_off_base: seconds(120),
-            min_node_age: seconds(0),
-            ..Durations::default()
-        },
+        stage: seconds(3600),
+        reboot: seconds(1800),
+        settle: seconds(600),
+        back_off_base: seconds(120),
+        min_node_age: seconds(0),
         ..Policy::default()
     }
 }
@@ -53,9 +49,9 @@ fn with_steps(steps: StepDurations) -> Policy {
 }
 
 /// Returns where these times are so long.
-fn with_times(change: impl FnOnce(&mut Durations)) -> Policy {
+fn with_times(change: impl FnOnce(&mut Policy)) -> Policy {
     let mut policy = policy();
-    change(&mut policy.durations);
+    change(&mut policy);
     policy
 }
 

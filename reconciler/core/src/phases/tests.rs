@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::leader::LeaderState;
-use crate::rules::{Durations, Policy};
-use crate::rules::{Limit, Rules, StepDurations};
+use crate::rules::{Limit, Policy, Rules, StepDurations};
 use crate::tests::world::{
     NEW, OLD, at, cluster, know_pods, marked, observe_knowing, put_agent, put_ledger, ready, rows,
     with,
@@ -81,14 +80,10 @@ fn ended_at(
             ..StepDurations::default()
         },
     );
-    let durations = Durations {
-        min_node_age: SignedDuration::ZERO,
-        ..Durations::default()
-    };
     let default_pool = Rules::of_settings(Limit::default(), vec![], steps);
     let policy = Policy {
         default_pool,
-        durations,
+        min_node_age: SignedDuration::ZERO,
         ..Policy::default()
     };
     know_pods(&mut cluster, &["brs-n"]);

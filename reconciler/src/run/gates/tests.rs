@@ -32,7 +32,7 @@ impl Folder {
         folder
     }
 
-    async fn ask(&self, query: &str, requires: Option<&str>) -> Result<GateAnswer, String> {
+    async fn ask(&self, query: &str, requires: Option<&str>) -> Result<GateState, String> {
         client::install_crypto_provider();
         let query = PrometheusGate {
             source: "main".to_owned(),
@@ -138,9 +138,9 @@ async fn a_source_is_asked_for_both_expressions() {
     let folder = Folder::with(&[("main.url", &url)]);
     let bad = "bad{a=\"b c\"}";
     for (query, requires, expected) in [
-        (bad, Some("Watchdog"), GateAnswer::Good),
-        ("Watchdog", None, GateAnswer::Bad),
-        (bad, Some(bad), GateAnswer::Bad),
+        (bad, Some("Watchdog"), GateState::Open),
+        ("Watchdog", None, GateState::Closed),
+        (bad, Some(bad), GateState::Closed),
     ] {
         assert_eq!(folder.ask(query, requires).await.unwrap(), expected);
     }
@@ -169,7 +169,7 @@ async fn a_token_is_sent_to_who_has_the_certificate_and_to_nobody_else() {
     assert!(refused.starts_with(of_others), "{refused}");
     assert!(server.heads.lock().unwrap().is_empty(), "it was asked");
     let both = format!("{}{}", other.cert.pem(), certificate.cert.pem());
-    assert_eq!(ask(&both).await.unwrap(), GateAnswer::Good);
+    assert_eq!(ask(&both).await.unwrap(), GateState::Open);
     let head = server.head("up");
     assert!(head.contains("authorization: Bearer s3cret\r\n"));
     for authority in ["", "no PEM"] {

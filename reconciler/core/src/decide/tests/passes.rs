@@ -260,7 +260,7 @@ proptest! {
         free.policy.default_pool.windows = vec![];
         held.policy.default_pool.windows = if held_by == 2 { never() } else { vec![] };
         held.alone = held_by != 2;
-        held.policy.durations.min_node_age = jiff::SignedDuration::from_hours(1000);
+        held.policy.min_node_age = jiff::SignedDuration::from_hours(1000);
         let (free_snapshot, held_snapshot) = (free.cluster(), held.cluster());
         let (free, held) = (free.observe(&free_snapshot), held.observe(&held_snapshot));
         for (in_free, in_held) in free.views.iter().zip(&held.views) {

@@ -116,15 +116,15 @@ fn what_is_huge_or_deep_is_not_read() {
 fn both_expressions_have_to_be_well() {
     let (nothing, something) = (false, true);
     for (query, requires, expected) in [
-        (nothing, None, GateAnswer::Good),
-        (something, None, GateAnswer::Bad),
-        (nothing, Some(something), GateAnswer::Good),
-        (nothing, Some(nothing), GateAnswer::Bad),
-        (something, Some(something), GateAnswer::Bad),
-        (something, Some(nothing), GateAnswer::Bad),
+        (nothing, None, GateState::Open),
+        (something, None, GateState::Closed),
+        (nothing, Some(something), GateState::Open),
+        (nothing, Some(nothing), GateState::Closed),
+        (something, Some(something), GateState::Closed),
+        (something, Some(nothing), GateState::Closed),
     ] {
         assert_eq!(
-            GateAnswer::of(query, requires),
+            answer_of(query, requires),
             expected,
             "{query:?}, {requires:?}"
         );

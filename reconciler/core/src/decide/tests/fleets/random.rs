@@ -13,8 +13,7 @@ use crate::decide::tests::objects::{Dice, node, shadow, uid_of};
 use crate::decide::tests::world::{NEW, OLD};
 use crate::drain::{DrainPlan, PodKey};
 use crate::objects::{AgentPod, Readiness};
-use crate::rules::{Durations, Policy};
-use crate::rules::{Limit, Rules, StepDurations};
+use crate::rules::{Limit, Policy, Rules, StepDurations};
 use crate::tests::world::{NOW, read};
 
 pub(super) fn place(name: &str, dice: &mut Dice<'_>) -> Place {
@@ -77,14 +76,11 @@ pub(super) fn policy(dice: &mut Dice<'_>) -> Policy {
     };
     Policy {
         default_pool: Rules::of_settings(limit, windows, steps),
-        durations: Durations {
-            stage: seconds(3600),
-            reboot: seconds(1800),
-            settle: seconds(600),
-            back_off_base: seconds(120),
-            min_node_age: seconds(dice.one_of(&[0, 300])),
-            ..Durations::default()
-        },
+        stage: seconds(3600),
+        reboot: seconds(1800),
+        settle: seconds(600),
+        back_off_base: seconds(120),
+        min_node_age: seconds(dice.one_of(&[0, 300])),
         ..Policy::default()
     }
 }
