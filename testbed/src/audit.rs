@@ -26,7 +26,8 @@ pub struct Event {
     /// The object of a request; empty for paths that name no resource.
     #[serde(default, rename = "objectRef")]
     pub object: ObjectRef,
-    pub response_status: Option<ResponseStatus>,
+    #[serde(default)]
+    pub response_status: ResponseStatus,
     /// The body that was sent: of our own resources only.
     pub request_object: Option<serde_json::Value>,
     /// The body that was answered: of our own resources only.
@@ -74,16 +75,12 @@ pub struct ResponseStatus {
 impl Event {
     /// The HTTP status code; 0 when there is none.
     pub fn code(&self) -> u16 {
-        self.response_status
-            .as_ref()
-            .map_or(0, |status| status.code)
+        self.response_status.code
     }
 
     /// The sentence that came with a refusal.
     pub fn message(&self) -> &str {
-        self.response_status
-            .as_ref()
-            .map_or("", |status| &status.message)
+        &self.response_status.message
     }
 
     /// Whether nothing was to be stored.
@@ -107,40 +104,7 @@ impl Event {
     }
 }
 
-/// The file with the log; cheap to clone.
-#[derive(Clone, Debug)]
-pub struct AuditLog {
-    path: PathBuf,
-}
-
-impl AuditLog {
-    pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path }
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Reads what is written from now on.
-    pub fn from_now(&self) -> AuditReader {
-        let position = std::fs::metadata(&self.path).map_or(0, |data| data.len());
-        AuditReader {
-            position,
-            ..self.from_start()
-        }
-    }
-
-    /// Reads from the first line on.
-    pub fn from_start(&self) -> AuditReader {
-        AuditReader {
-            path: self.path.clone(),
-            position: 0,
-        }
-    }
-}
-
-/// A position in the log.
+/// A position in the log; a new one is before the first line.
 #[derive(Debug)]
 pub struct AuditReader {
     path: PathBuf,
@@ -148,6 +112,21 @@ pub struct AuditReader {
 }
 
 impl AuditReader {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path, position: 0 }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads what is written from now on.
+    #[must_use]
+    pub fn from_now(self) -> Self {
+        let position = std::fs::metadata(&self.path).map_or(0, |data| data.len());
+        Self { position, ..self }
+    }
+
     /// The events since the last call. A line that is not yet complete is left for the next call; one that is no event is
     /// passed over: an API server that is killed leaves half of one.
     pub fn read(&mut self) -> std::io::Result<Vec<Event>> {
@@ -216,10 +195,9 @@ mod tests {
     async fn a_reader_takes_complete_lines_once() {
         let sandbox = crate::Sandbox::new().unwrap();
         let path = sandbox.dir().join("audit.log");
-        let log = AuditLog::new(path.clone());
-        let mut reader = log.from_start();
+        let mut reader = AuditReader::new(path.clone());
         assert!(reader.read().unwrap().is_empty(), "no file yet");
-        let mut file = std::fs::File::create(path).unwrap();
+        let mut file = std::fs::File::create(&path).unwrap();
         write!(file, "{LINE}\n{LINE}\n{}", &LINE[..50]).unwrap();
         let first = reader.wait_for("the first", |_| true).await.unwrap();
         assert_eq!((first.code(), first.is_about("nodes", "a")), (403, true));
@@ -231,6 +209,7 @@ mod tests {
         writeln!(file, "{}", &LINE[50..]).unwrap();
         assert_eq!(reader.read().unwrap().len(), 1);
         assert!(reader.read().unwrap().is_empty());
-        assert!(log.from_now().read().unwrap().is_empty());
+        let mut later = AuditReader::new(path).from_now();
+        assert!(later.read().unwrap().is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! A control plane of one's own: started in seconds, gone with its owner.
 
-use crate::audit::AuditLog;
+use crate::audit::AuditReader;
 use crate::binaries::control_plane_binaries;
 use crate::certificates::Authority;
 use crate::kubeconfig::Server;
@@ -27,6 +27,10 @@ pub use programs::BUMP;
 /// Number of tries of a start when another process took a port.
 const STARTS: usize = 3;
 
+/// What makes a cluster of an API server: the controllers of workloads, budgets and owners; the scheduler; and kwok, for the
+/// leases of nodes, and for pods that become Running and go when deleted.
+pub const CLUSTER: [&str; 3] = ["kube-controller-manager", "kube-scheduler", "kwok"];
+
 /// From where a control plane is reached, and how it reaches Services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
@@ -38,14 +42,9 @@ pub enum Reach {
 
 /// The programs that run beside etcd and the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "independent choices")]
 pub struct Options {
-    /// kube-controller-manager: Deployments and the like get pods, budgets a status, deleted owners take along what
-    /// they own.
-    pub controllers: bool,
-    pub scheduler: bool,
-    /// kwok: leases of nodes, and pods that become Running and go when deleted.
-    pub kwok: bool,
+    /// Of [`CLUSTER`].
+    pub programs: &'static [&'static str],
     /// From where it is reached.
     pub reach: Reach,
     /// Whether the API server presents the token in [`ControlPlane::webhook_token`] to our webhook; the token must be there
@@ -62,18 +61,14 @@ pub struct Options {
 impl Options {
     /// etcd and the API server alone.
     pub const API: Self = Self {
-        controllers: false,
-        scheduler: false,
-        kwok: false,
+        programs: &[],
         reach: Reach::Loopback,
         presents_token: false,
         audit_policy: None,
         under_faults: false,
     };
     pub const CLUSTER: Self = Self {
-        controllers: true,
-        scheduler: true,
-        kwok: true,
+        programs: &CLUSTER,
         ..Self::API
     };
 }
@@ -140,7 +135,7 @@ impl ControlPlane {
         };
         let admin = dir.join("kubeconfig");
         let credential = authority.credential("admin");
-        server.write_kubeconfig(&admin, &credential, "default")?;
+        server.write_kubeconfig(&admin, &credential)?;
         let client = server.client(&credential).await?;
         // Bound before the API server starts, which looks for it.
         let services = Services::serve(&egress_socket(dir), client.clone())?;
@@ -163,14 +158,8 @@ impl ControlPlane {
         started.start_program("etcd")?;
         started.start_program("kube-apiserver")?;
         wait_until_ready(&started.shared.client, &mut started.processes).await?;
-        for (wanted, program) in [
-            (options.controllers, "kube-controller-manager"),
-            (options.scheduler, "kube-scheduler"),
-            (options.kwok, "kwok"),
-        ] {
-            if wanted {
-                started.start_program(program)?;
-            }
+        for program in options.programs {
+            started.start_program(program)?;
         }
         Ok(started)
     }
@@ -206,9 +195,9 @@ impl ControlPlane {
         &self.shared.sandbox
     }
 
-    /// The API server's audit log.
-    pub fn audit(&self) -> AuditLog {
-        AuditLog::new(self.dir().join("audit.log"))
+    /// The API server's audit log, from its first line on.
+    pub fn audit(&self) -> AuditReader {
+        AuditReader::new(self.dir().join("audit.log"))
     }
 
     /// Returns where the API server finds the token that it presents to the default overlay's webhook on port 443, and to

@@ -47,10 +47,7 @@ pub struct Outcome {
 impl History {
     /// When a node, or what is known of one, last changed.
     pub fn last_change(&self) -> Option<Instant> {
-        self.nodes
-            .values()
-            .filter_map(|seen| Some(seen.last()?.0))
-            .max()
+        self.moments().max()
     }
 
     pub fn shadow(&mut self, at: Instant, shadow: &BottlerocketShadow) {
@@ -137,60 +134,46 @@ impl History {
 
     /// Whether this node was ever seen in such a state.
     pub fn has_seen(&self, node: &str, so: impl Fn(&Seen) -> bool) -> bool {
-        self.nodes
-            .get(node)
-            .is_some_and(|past| past.iter().any(|(_, seen)| so(seen)))
+        self.past(node).iter().any(|(_, seen)| so(seen))
     }
 
     /// The updates that this node began, in order: when its spec left Idle, and when nothing of the update was left.
     pub fn updates(&self, node: &str) -> Vec<(Instant, Option<Instant>)> {
-        let mut updates: Vec<(Instant, Option<Instant>)> = Vec::new();
-        for (at, seen) in self.nodes.get(node).into_iter().flatten() {
-            let running = updates.last_mut().filter(|(_, ended)| ended.is_none());
-            match running {
-                Some((_, ended)) if seen.is_idle() => *ended = Some(*at),
-                None if seen.goal != State::Idle => updates.push((*at, None)),
-                _ => {}
-            }
-        }
-        updates
+        updates(self.past(node))
     }
 
     /// The most nodes that were ever out of service at once.
     pub fn most_unavailable(&self) -> usize {
-        let first = self.nodes.values().flatten().map(|(at, _)| *at).min();
-        first.map_or(0, |first| self.most_unavailable_since(first))
+        self.moments()
+            .min()
+            .map_or(0, |first| self.most_unavailable_since(first))
     }
 
     /// The most nodes that were out of service at once at that moment or later.
     pub fn most_unavailable_since(&self, since: Instant) -> usize {
-        let mut changes: Vec<(Instant, &str, bool)> = self
-            .nodes
-            .iter()
-            .flat_map(|(node, past)| {
-                past.iter()
-                    .map(|(at, seen)| (*at, node.as_str(), seen.is_unavailable()))
-            })
-            .collect();
-        changes.sort_by_key(|(at, _, _)| *at);
-        let mut unavailable: BTreeMap<&str, bool> = BTreeMap::new();
-        let count =
-            |unavailable: &BTreeMap<&str, bool>| unavailable.values().filter(|is| **is).count();
-        let mut most = 0;
-        for (at, node, is) in changes {
-            if at > since {
-                most = most.max(count(&unavailable));
-            }
-            unavailable.insert(node, is);
-        }
-        most.max(count(&unavailable))
+        let is_away = |past: &Vec<(Instant, Seen)>, moment| {
+            let then = past.iter().rfind(|(at, _)| *at <= moment);
+            then.is_some_and(|(_, seen)| seen.is_unavailable())
+        };
+        let away = |moment| {
+            let pasts = self.nodes.values();
+            pasts.filter(|past| is_away(past, moment)).count()
+        };
+        let later = self.moments().filter(|at| *at > since);
+        later.map(away).max().unwrap_or(0).max(away(since))
+    }
+
+    /// When anything changed.
+    fn moments(&self) -> impl Iterator<Item = Instant> {
+        self.nodes.values().flatten().map(|(at, _)| *at)
     }
 
     /// The first change of any spec to the last return to Idle.
     pub fn duration(&self) -> Option<Duration> {
-        let began = self.nodes.values().filter_map(|past| began(past)).min()?;
-        let ended = self.nodes.values().filter_map(|past| ended(past)).max()?;
-        Some(ended.saturating_duration_since(began))
+        let updates = self.nodes.values().flat_map(|past| updates(past));
+        let (began, ended): (Vec<_>, Vec<_>) = updates.unzip();
+        let ended = ended.into_iter().flatten().max()?;
+        Some(ended.saturating_duration_since(began.into_iter().min()?))
     }
 
     /// Returns what became of each node.
@@ -202,27 +185,26 @@ impl History {
     }
 }
 
-fn began(past: &[(Instant, Seen)]) -> Option<Instant> {
-    past.iter()
-        .find(|(_, seen)| seen.goal != State::Idle)
-        .map(|(at, _)| *at)
-}
-
-fn ended(past: &[(Instant, Seen)]) -> Option<Instant> {
-    let last_busy = past
-        .iter()
-        .rposition(|(_, seen)| seen.goal != State::Idle)?;
-    past[last_busy..]
-        .iter()
-        .find(|(_, seen)| seen.is_idle())
-        .map(|(at, _)| *at)
+fn updates(past: &[(Instant, Seen)]) -> Vec<(Instant, Option<Instant>)> {
+    let mut updates: Vec<(Instant, Option<Instant>)> = Vec::new();
+    for (at, seen) in past {
+        let running = updates.last_mut().filter(|(_, ended)| ended.is_none());
+        match running {
+            Some((_, ended)) if seen.is_idle() => *ended = Some(*at),
+            None if seen.goal != State::Idle => updates.push((*at, None)),
+            _ => {}
+        }
+    }
+    updates
 }
 
 fn outcome(past: &[(Instant, Seen)]) -> Outcome {
     let versions = || past.iter().filter_map(|(_, seen)| seen.version.clone());
-    let duration = began(past)
-        .zip(ended(past))
-        .map(|(began, ended)| ended.saturating_duration_since(began));
+    let updates = updates(past);
+    let (first, last) = (updates.first(), updates.last());
+    let duration = first
+        .zip(last.and_then(|last| last.1))
+        .map(|(first, ended)| ended.saturating_duration_since(first.0));
     let mut states: BTreeMap<State, Duration> = BTreeMap::new();
     let mut drain = Duration::ZERO;
     for pair in past.windows(2) {

@@ -29,8 +29,8 @@ pub enum Credential<'a> {
 }
 
 impl Server {
-    /// A kubeconfig whose only context has this credential and this default namespace.
-    pub fn kubeconfig(&self, credential: &Credential<'_>, namespace: &str) -> Value {
+    /// A kubeconfig whose only context has this credential.
+    fn kubeconfig(&self, credential: &Credential<'_>) -> Value {
         let user = match credential {
             Credential::Certificate { certificate, key } => {
                 json!({"client-certificate": certificate, "client-key": key})
@@ -39,10 +39,7 @@ impl Server {
         };
         json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "testbed",
-            "contexts": [{
-                "name": "testbed",
-                "context": {"cluster": "testbed", "user": "testbed", "namespace": namespace},
-            }],
+            "contexts": [{"name": "testbed", "context": {"cluster": "testbed", "user": "testbed"}}],
             "clusters": [{
                 "name": "testbed",
                 "cluster": {"server": self.url, "certificate-authority": self.certificate_authority},
@@ -51,14 +48,9 @@ impl Server {
         })
     }
 
-    /// Writes [`Self::kubeconfig`] to a file: JSON, which is YAML.
-    pub fn write_kubeconfig(
-        &self,
-        to: &Path,
-        credential: &Credential<'_>,
-        namespace: &str,
-    ) -> Result<()> {
-        let config = serde_json::to_vec_pretty(&self.kubeconfig(credential, namespace))?;
+    /// Writes a kubeconfig with this credential: JSON, which is YAML.
+    pub fn write_kubeconfig(&self, to: &Path, credential: &Credential<'_>) -> Result<()> {
+        let config = serde_json::to_vec_pretty(&self.kubeconfig(credential))?;
         std::fs::write(to, config).with_context(|| to.display().to_string())
     }
 
@@ -93,7 +85,7 @@ impl Server {
         ])
     }
 
-    /// A client with this credential; of `default` when objects name no namespace.
+    /// A client with this credential.
     pub async fn client(&self, credential: &Credential<'_>) -> Result<kube::Client> {
         Ok(kube::Client::try_from(self.config(credential).await?)?)
     }
@@ -101,8 +93,7 @@ impl Server {
     pub(crate) async fn config(&self, credential: &Credential<'_>) -> Result<kube::Config> {
         // The first one has installed the same.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let kubeconfig: Kubeconfig =
-            serde_json::from_value(self.kubeconfig(credential, "default"))?;
+        let kubeconfig: Kubeconfig = serde_json::from_value(self.kubeconfig(credential))?;
         let options = KubeConfigOptions::default();
         Ok(kube::Config::from_custom_kubeconfig(kubeconfig, &options).await?)
     }

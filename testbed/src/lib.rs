@@ -38,7 +38,6 @@ pub mod tiers;
 pub mod usage;
 pub mod waiting;
 
-pub use audit::AuditLog;
 pub use bearer::Bearer;
 pub use brupop_host as host;
 pub use control_plane::{ControlPlane, Options, Reach, free_port};

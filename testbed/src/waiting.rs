@@ -3,22 +3,13 @@
 use std::io;
 use std::time::Duration;
 
-use anyhow::Result;
-use thiserror::Error;
+use anyhow::{Error, Result, anyhow};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
 /// Shortest and longest pause between two looks at a condition; a look is often a request. In between it is a twentieth of what
 /// was waited for.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(100)];
-
-/// A condition did not come true in time.
-#[derive(Debug, Error)]
-#[error("waited {} s without success for: {what}", waited.as_secs_f32())]
-struct Elapsed {
-    what: String,
-    waited: Duration,
-}
 
 /// Longest that tests wait for one thing, also on a busy machine.
 pub const DEADLINE: Duration = Duration::from_mins(4);
@@ -49,13 +40,13 @@ pub async fn await_within<T>(
     };
     tokio::time::timeout_at(began + deadline, looks)
         .await
-        .map_err(|_| {
-            Elapsed {
-                what: what.into(),
-                waited: began.elapsed(),
-            }
-            .into()
-        })
+        .map_err(|_| in_vain(&what.into(), began))
+}
+
+/// A condition has not come true in time.
+fn in_vain(what: &str, began: Instant) -> Error {
+    let waited = began.elapsed().as_secs_f32();
+    anyhow!("waited {waited} s without success for: {what}")
 }
 
 /// Awaits SIGINT or SIGTERM. Returns what has happened in a word, and the exit status that shells have for it.
@@ -84,11 +75,7 @@ pub(crate) async fn await_progress<T>(
             .min(began + deadline * 9);
         let left = (from + deadline).saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Elapsed {
-                what,
-                waited: began.elapsed(),
-            }
-            .into());
+            return Err(in_vain(&what, began));
         }
         // A look that was begun is cut off and begun again.
         if let Ok(value) = await_within(left, "", &mut condition).await {
@@ -101,33 +88,30 @@ pub(crate) async fn await_progress<T>(
 mod tests {
     use super::*;
 
-    /// In tenths of a second.
-    fn waited(never: Result<()>) -> u128 {
-        never
-            .unwrap_err()
-            .downcast::<Elapsed>()
-            .unwrap()
-            .waited
-            .as_millis()
-            / 100
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Time waited in vain with this progress, in tenths of a second.
+    async fn waited(progress: impl Fn() -> Option<Instant>) -> u128 {
+        let began = Instant::now();
+        let never = async || None::<()>;
+        let waited = await_progress(SECOND, "", progress, never).await;
+        assert!(waited.is_err());
+        began.elapsed().as_millis() / 100
     }
 
     #[tokio::test(start_paused = true)]
     async fn progress_renews_the_deadline_ten_times() {
-        let (second, began) = (Duration::from_secs(1), Instant::now());
-        let never = async || None::<()>;
-        let once = || Some(began + Duration::from_millis(1600));
-        assert_eq!(waited(await_progress(second, "", || None, never).await), 10);
-        assert_eq!(waited(await_progress(second, "", once, never).await), 16);
-        let always = || Some(Instant::now());
-        assert_eq!(waited(await_progress(second, "", always, never).await), 100);
+        let once = Instant::now() + Duration::from_millis(1600);
+        assert_eq!(waited(|| None).await, 10);
+        assert_eq!(waited(|| Some(once)).await, 16);
+        assert_eq!(waited(|| Some(Instant::now())).await, 100);
         let mut looks = 0;
         let third = async || {
             looks += 1;
             (looks == 3).then_some(())
         };
         assert!(
-            await_progress(second, "a third look", || None, third)
+            await_progress(SECOND, "a third look", || None, third)
                 .await
                 .is_ok()
         );

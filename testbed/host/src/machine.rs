@@ -141,7 +141,7 @@ impl Machine {
         if self.running.is_some() {
             return Err(Refusal::Locked);
         }
-        let status = self.status.get_or_insert_with(Status::new);
+        let status = self.status.get_or_insert_with(Status::default);
         match (command, status.update_state) {
             (Command::Refresh, _)
             | (Command::Prepare, UpdateState::Available | UpdateState::Staged)
@@ -190,7 +190,7 @@ impl Machine {
         ) {
             self.inactive_is_next = command == Command::Activate;
         }
-        let mut status = self.status.take().unwrap_or_else(Status::new);
+        let mut status = self.status.take().unwrap_or_default();
         let success = ending == Ending::Success;
         match command {
             Command::Refresh if success => {

@@ -16,8 +16,8 @@ use super::{ControlPlane, Shared};
 use crate::DEADLINE;
 use crate::kubeconfig::Credential;
 
-/// Lifetime of tokens that are asked for by hand.
-const TOKEN_SECONDS: i64 = 3600;
+/// Lifetime of tokens, as kubelets ask for.
+const TOKEN_SECONDS: i64 = 3607;
 
 impl ControlPlane {
     /// A client that may do everything (user `admin`).
@@ -53,7 +53,7 @@ impl ControlPlane {
         self.authority.client(&file, user, group)?;
         self.shared
             .server
-            .write_kubeconfig(to, &self.authority.credential(&file), "default")
+            .write_kubeconfig(to, &self.authority.credential(&file))
     }
 
     /// A token of a service account that is bound to a pod of it, as the kubelet would ask for.
@@ -61,31 +61,22 @@ impl ControlPlane {
         let pod = Api::<Pod>::namespaced(self.client(), namespace)
             .get(pod)
             .await?;
-        self.shared.bound_token(&pod, account, TOKEN_SECONDS).await
+        self.shared.token(namespace, account, Some(&pod)).await
     }
 
     /// A token of a service account that is bound to this object of the core group.
-    pub async fn token_bound_to<K>(
+    pub async fn token_bound_to<K: Resource<DynamicType = ()>>(
         &self,
         namespace: &str,
         account: &str,
         object: &K,
-    ) -> Result<String>
-    where
-        K: Resource<DynamicType = ()>,
-    {
-        let spec = TokenRequestSpec {
-            bound_object_ref: Some(reference(object)),
-            ..TokenRequestSpec::default()
-        };
-        self.shared.token(namespace, account, spec).await
+    ) -> Result<String> {
+        self.shared.token(namespace, account, Some(object)).await
     }
 
     /// A token of a service account that is bound to nothing.
     pub async fn token(&self, namespace: &str, account: &str) -> Result<String> {
-        self.shared
-            .token(namespace, account, TokenRequestSpec::default())
-            .await
+        self.shared.token::<Pod>(namespace, account, None).await
     }
 
     /// Runs kubectl as the user `admin`.
@@ -93,7 +84,7 @@ impl ControlPlane {
         &self,
         args: impl IntoIterator<Item = S>,
     ) -> Result<String> {
-        said(self.kubectl_output(args).await?)
+        said("kubectl", self.kubectl_output(args).await?)
     }
 
     /// Runs kubectl as `admin` and returns its status and what it said, warnings included.
@@ -122,7 +113,7 @@ impl ControlPlane {
 
     /// Runs the plugin of this path as `admin`, and returns what it printed.
     pub async fn run_plugin(&self, plugin: &Path, args: &[&str]) -> Result<String> {
-        said(self.as_admin(plugin, args).await?)
+        said("the plugin", self.as_admin(plugin, args).await?)
     }
 
     /// Runs a program as `admin`; it ends when this is dropped.
@@ -147,38 +138,27 @@ impl ControlPlane {
 }
 
 /// What a program printed that went well.
-fn said(output: Output) -> Result<String> {
+fn said(program: &str, output: Output) -> Result<String> {
     let complaint = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "kubectl: {complaint}");
+    ensure!(output.status.success(), "{program}: {complaint}");
     Ok(String::from_utf8(output.stdout)?)
 }
 
 impl Shared {
-    /// A token for the pod, with node and pod in its claims.
-    pub(crate) async fn bound_token(
-        &self,
-        pod: &Pod,
-        account: &str,
-        seconds: i64,
-    ) -> Result<String> {
-        let spec = TokenRequestSpec {
-            audiences: Vec::new(),
-            bound_object_ref: Some(reference(pod)),
-            expiration_seconds: Some(seconds),
-        };
-        self.token(&pod.namespace().unwrap_or_default(), account, spec)
-            .await
-    }
-
-    async fn token(
+    /// A token of a service account; bound to a pod, it has pod and node in its claims.
+    pub(crate) async fn token<K: Resource<DynamicType = ()>>(
         &self,
         namespace: &str,
         account: &str,
-        spec: TokenRequestSpec,
+        bound_to: Option<&K>,
     ) -> Result<String> {
         let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), namespace);
         let request = TokenRequest {
-            spec,
+            spec: TokenRequestSpec {
+                bound_object_ref: bound_to.map(reference),
+                expiration_seconds: Some(TOKEN_SECONDS),
+                ..TokenRequestSpec::default()
+            },
             ..TokenRequest::default()
         };
         let answer = accounts

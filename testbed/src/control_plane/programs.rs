@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value as Json;
 use tokio::process::Command;
 
-use super::ControlPlane;
+use super::{CLUSTER, ControlPlane};
 use crate::certificates::Authority;
 use crate::etcd;
 use crate::sandbox::Signal;
@@ -59,13 +59,8 @@ impl ControlPlane {
     /// Puts etcd back to a snapshot, and starts all programs again: Kubernetes' own must not go by what is forgotten. Revisions
     /// go on from those of then by [`BUMP`]. Nodes have to be reported again ([`crate::host::Host::tell_again`]).
     pub async fn restore(&mut self, snapshot: &Path) -> Result<()> {
-        let clients = [
-            "kube-apiserver",
-            "kube-controller-manager",
-            "kube-scheduler",
-            "kwok",
-        ];
-        for program in clients {
+        let clients = || ["kube-apiserver"].into_iter().chain(CLUSTER);
+        for program in clients() {
             // It may be gone already.
             let _ = self.kill(program).await;
         }
@@ -85,7 +80,7 @@ impl ControlPlane {
         std::fs::rename(&restored, &data).with_context(|| restored.display().to_string())?;
         ["etcd"]
             .into_iter()
-            .chain(clients)
+            .chain(clients())
             .try_for_each(|program| self.start_program(program))
     }
 

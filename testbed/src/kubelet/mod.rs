@@ -23,7 +23,6 @@ use crate::host::{HostPower, lock};
 use crate::kubeconfig::Server;
 use crate::sandbox::Signal;
 use anyhow::{Context as _, Result, ensure};
-use brupop_api::names::COMPONENT_LABEL;
 use container::BOOT_ID;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt as _;
@@ -92,15 +91,7 @@ struct KubeletState {
 struct PodEntry {
     seen: Sender<Arc<Pod>>,
     signals: mpsc::UnboundedSender<Signal>,
-    process: Option<RunsAs>,
-}
-
-/// A pod's process: its id, how often it was started before, and where it listens, by port of the container.
-#[derive(Clone)]
-struct RunsAs {
-    pid: u32,
-    restarts: i32,
-    listens: BTreeMap<i32, SocketAddr>,
+    process: Option<PodProcess>,
 }
 
 impl Kubelets {
@@ -169,7 +160,7 @@ impl Kubelets {
         let mut processes: Vec<_> = state
             .pods
             .values()
-            .filter_map(PodEntry::as_process)
+            .filter_map(|entry| entry.process.clone())
             .collect();
         processes.sort_by(|a, b| (&a.node, &a.pod).cmp(&(&b.node, &b.pod)));
         processes
@@ -195,24 +186,6 @@ impl PodEntry {
     fn is(&self, namespace: &str, pod: &str) -> bool {
         let seen = self.seen.borrow();
         seen.name_any() == pod && seen.namespace().as_deref() == Some(namespace)
-    }
-
-    fn as_process(&self) -> Option<PodProcess> {
-        let RunsAs {
-            pid,
-            restarts,
-            listens,
-        } = self.process.clone()?;
-        let pod = self.seen.borrow();
-        Some(PodProcess {
-            namespace: pod.namespace()?,
-            pod: pod.name_any(),
-            node: pod.spec.as_ref()?.node_name.clone()?,
-            component: pod.labels().get(COMPONENT_LABEL)?.clone(),
-            pid,
-            restarts,
-            listens,
-        })
     }
 }
 
@@ -291,7 +264,7 @@ impl Kubelet {
             .with_context(|| format!("there is no program for the command {command:?}"))
     }
 
-    fn set_process(&self, uid: &str, process: Option<RunsAs>) {
+    fn set_process(&self, uid: &str, process: Option<PodProcess>) {
         if let Some(entry) = self.lock().pods.get_mut(uid) {
             entry.process = process;
         }

@@ -6,10 +6,11 @@ use super::container::{
 use super::node::Boot;
 use super::probe::Probe;
 use super::status::{self, Said, State};
-use super::{Kubelet, RunsAs};
+use super::{Kubelet, PodProcess};
 use crate::kubeconfig::PodVariables;
 use crate::sandbox::{Process, Signal};
 use anyhow::{Context as _, Result};
+use brupop_api::names::COMPONENT_LABEL;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod};
 use kube::ResourceExt as _;
@@ -22,8 +23,6 @@ use tokio::process::Command;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// Lifetime of a pod's token, as the kubelet asks for.
-const TOKEN_SECONDS: i64 = 3607;
 /// Below the pod's folder: what is mounted of its service account.
 const SERVICE_ACCOUNT: &str = "serviceaccount";
 /// A token is replaced after four fifths of its life.
@@ -140,7 +139,15 @@ impl PodTask {
         let listens = addresses.iter().copied().collect();
         self.kubelet.set_process(
             &uid,
-            process.id().map(|pid| RunsAs {
+            process.id().map(|pid| PodProcess {
+                namespace: pod.namespace().unwrap_or_default(),
+                pod: pod.name_any(),
+                node: node_of(&pod).to_owned(),
+                component: pod
+                    .labels()
+                    .get(COMPONENT_LABEL)
+                    .cloned()
+                    .unwrap_or_default(),
                 pid,
                 restarts,
                 listens,
@@ -180,12 +187,7 @@ impl PodTask {
         let program = self.kubelet.program(command)?;
         let mut overrides = program.env.clone();
         let addresses = program.listen(container, &mut overrides)?;
-        let node = pod
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.node_name.as_deref())
-            .unwrap_or_default();
-        let paths = host_paths(pod, container, &self.kubelet.node_dir(node)?);
+        let paths = host_paths(pod, container, &self.kubelet.node_dir(node_of(pod))?);
         let CommandLine {
             command,
             environment,
@@ -209,12 +211,13 @@ impl PodTask {
             .spec
             .as_ref()
             .and_then(|spec| spec.service_account_name.as_deref());
+        let namespace = pod.namespace().unwrap_or_default();
         let token = shared
-            .bound_token(pod, account.unwrap_or("default"), TOKEN_SECONDS)
+            .token(&namespace, account.unwrap_or("default"), Some(pod))
             .await?;
         let server = self.kubelet.server(&pod.name_any())?;
         let folder = self.dir(pod)?.join(SERVICE_ACCOUNT);
-        server.write_service_account(&folder, &token, &pod.namespace().unwrap_or_default())
+        server.write_service_account(&folder, &token, &namespace)
     }
 
     /// A folder of the pod's own.
@@ -269,6 +272,12 @@ impl PodTask {
             let _ = std::fs::remove_dir_all(dir);
         }
     }
+}
+
+fn node_of(pod: &Pod) -> &str {
+    let spec = pod.spec.as_ref();
+    spec.and_then(|spec| spec.node_name.as_deref())
+        .unwrap_or_default()
 }
 
 /// A process of a pod.

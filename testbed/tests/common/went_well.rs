@@ -50,7 +50,7 @@ pub async fn went_well(fleet: &Fleet, limit: usize) -> Result<()> {
             shadow.spec
         );
     }
-    for event in fleet.control_plane.audit().from_start().read()? {
+    for event in fleet.control_plane.audit().read()? {
         let refused = event.message().contains("'brupop-reconciler-records'");
         ensure!(!refused, "{}: {}", event.object.resource, event.message());
     }

@@ -7,8 +7,9 @@ use serde::Serialize;
 use super::Command;
 
 /// `update_state` of the status document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum UpdateState {
+    #[default]
     Idle,
     Available,
     Staged,
@@ -40,8 +41,9 @@ pub struct CommandResult {
     pub stderr: Option<String>,
 }
 
-/// The status document: a file in `/run`, gone after a boot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// The status document: a file in `/run`, gone after a boot. A new one is there when the first command after a boot is asked
+/// for, whether or not that command is carried out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Status {
     pub update_state: UpdateState,
     pub available_updates: Vec<Version>,
@@ -49,19 +51,4 @@ pub struct Status {
     pub active_partition: Option<Partition>,
     pub staging_partition: Option<Partition>,
     pub most_recent_command: Option<CommandResult>,
-}
-
-impl Status {
-    /// Returns what the file holds when the first command after a boot is asked for, whether or not that command is carried
-    /// out.
-    pub(super) fn new() -> Self {
-        Self {
-            update_state: UpdateState::Idle,
-            available_updates: vec![],
-            chosen_update: None,
-            active_partition: None,
-            staging_partition: None,
-            most_recent_command: None,
-        }
-    }
 }

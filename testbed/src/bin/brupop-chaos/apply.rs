@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::LEASE;
 use brupop_testbed::Fleet;
+use brupop_testbed::control_plane::CLUSTER;
 use brupop_testbed::gateways::Weather;
 use brupop_testbed::host::{Ending, Faults, Host};
 use brupop_testbed::kubelet::PodProcess;
@@ -195,13 +196,7 @@ impl Maker {
     /// Nothing is gone, stands still or is cut off any more, and no host is ill, but that bad releases are bad.
     pub(crate) fn heal(&mut self, fleet: &mut Fleet) -> Result<()> {
         self.down.clear();
-        for program in [
-            "etcd",
-            "kube-apiserver",
-            "kube-controller-manager",
-            "kube-scheduler",
-            "kwok",
-        ] {
+        for program in ["etcd", "kube-apiserver"].into_iter().chain(CLUSTER) {
             // Who runs cannot be started again.
             if fleet.control_plane.signal(program, Signal::CONT).is_err() {
                 fleet.control_plane.start_program(program)?;

@@ -38,7 +38,7 @@ impl Watch {
     pub(crate) fn of(fleet: &Fleet) -> Self {
         Self {
             revisions: Revisions::of(&fleet.control_plane.etcd(), is_checked),
-            audit: fleet.control_plane.audit().from_start(),
+            audit: fleet.control_plane.audit(),
             objects: Objects::default(),
             audited: Audited::default(),
             found: Found::default(),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
+use brupop_testbed::control_plane::CLUSTER;
 use brupop_testbed::fleet::{NEW, OLD, watch};
 use brupop_testbed::history::History;
 use brupop_testbed::host::Durations;
@@ -49,7 +50,8 @@ impl Cluster {
         );
         let mut network = Network::make(MACHINES).await?;
         let options = Options {
-            kwok: false,
+            // Real kubelets are in the place of kwok.
+            programs: &CLUSTER[..2],
             reach: Reach::Network(CONTROL_PLANE),
             ..Options::CLUSTER
         };

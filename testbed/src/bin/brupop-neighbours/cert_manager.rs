@@ -45,7 +45,7 @@ pub async fn beside(neighbours: &Path) -> Result<Vec<Check>> {
     let mut cert_manager = cert_manager.context("cert-manager was not started")?;
     let fleet = fleet.with_context(|| format!("cert-manager said: {}", cert_manager.tail()))?;
     let mut checks = vec![renewals(&fleet).await?];
-    checks.push(rests(PROGRAM, &fleet.control_plane.audit()).await?);
+    checks.push(rests(PROGRAM, fleet.control_plane.audit()).await?);
     checks.push(fight(&fleet).await?);
     cert_manager.check()?;
     Ok(checks)

@@ -182,7 +182,7 @@ pub async fn flux(neighbours: &Path, plugin: &Path) -> Result<Vec<Check>> {
     .await?;
     changed.dedup();
     checks.push(drift(PROGRAM, syncs, &changed));
-    checks.push(rests(PROGRAM, &control_plane.audit()).await?);
+    checks.push(rests(PROGRAM, control_plane.audit()).await?);
     Ok(checks)
 }
 

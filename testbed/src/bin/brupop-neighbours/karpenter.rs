@@ -131,7 +131,7 @@ async fn roll_out(fleet: &Fleet, launched: &Launched) -> Result<Vec<Check>> {
         .to_vec()
     };
     if converged.is_some() {
-        checks.push(rests(PROGRAM, &fleet.control_plane.audit()).await?);
+        checks.push(rests(PROGRAM, fleet.control_plane.audit()).await?);
     }
     Ok(checks)
 }

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
+use brupop_testbed::ControlPlane;
 use brupop_testbed::audit::AuditReader;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::run::Check;
-use brupop_testbed::{AuditLog, ControlPlane};
 use tokio::time::sleep;
 
 /// Time for which writes are counted once nothing is left to do.
@@ -34,7 +34,7 @@ pub async fn apply_files(control_plane: &ControlPlane, path: &Path) -> Result<()
 }
 
 /// The operator writes nothing any more once nothing is left to do: Leases and questions aside.
-pub async fn rests(program: &str, audit: &AuditLog) -> Result<Check> {
+pub async fn rests(program: &str, audit: AuditReader) -> Result<Check> {
     let ours = format!("system:serviceaccount:{NAMESPACE}:");
     let mut reader = audit.from_now();
     let mut writes = written(&mut reader, &ours, QUIET).await?;

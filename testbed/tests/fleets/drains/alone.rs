@@ -63,7 +63,7 @@ async fn came_back_to_node_0(
     fleet: &Fleet,
     ours: &BTreeMap<String, String>,
 ) -> Result<Vec<String>> {
-    let asked = fleet.control_plane.audit().from_start().read()?;
+    let asked = fleet.control_plane.audit().read()?;
     let evicted: Vec<_> = asked
         .iter()
         .filter(|event| event.code() == 201)
