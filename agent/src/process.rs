@@ -1,6 +1,5 @@
 //! Puts the agent together and runs it.
 
-use brupop_api::identity::IdentityError;
 use brupop_api::names::{NODE_NAME_MAX, shadow_name};
 use brupop_runtime::client::ClientError;
 use brupop_runtime::{ClusterConfig, Heartbeat, Shutdown};
@@ -21,7 +20,7 @@ pub enum ProcessError {
     #[error(
         "{0}; run the agent with the token that is mounted into its pod, on Kubernetes 1.32 or newer"
     )]
-    Token(#[from] IdentityError),
+    Token(String),
     /// The shadow's name would be too long.
     #[error(
         "the name of node {0} has more than {NODE_NAME_MAX} characters: no shadow can be named after it"
@@ -44,7 +43,7 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
     let cluster = ClusterConfig::of_pod("brupop-agent")?;
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
     let client = cluster.client()?;
-    let me = cluster.pod()?;
+    let me = cluster.pod().map_err(ProcessError::Token)?;
     if me.node_name.len() > NODE_NAME_MAX {
         return Err(ProcessError::NameTooLong(me.node_name));
     }

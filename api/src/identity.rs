@@ -33,17 +33,6 @@ pub struct PodIdentity {
     pub pod_uid: String,
 }
 
-/// Reasons why a token does not tell which node its bearer runs on.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum IdentityError {
-    /// The claim is missing; a token that is not bound to a pod has none.
-    #[error("the token has no {0}: it is not bound to a pod on a node")]
-    Missing(&'static str),
-    /// The claim has more than one value.
-    #[error("the token has {1} values of {0}, and only one can be true")]
-    Several(&'static str, usize),
-}
-
 /// Returns which of our components has this user name, if any: a service account of `namespace` whose name contains the
 /// component's (so that prefixes and suffixes of kustomize do no harm).
 pub fn component(username: &str, namespace: &str) -> Option<Component> {
@@ -72,13 +61,11 @@ pub fn service_account<'a>(username: &'a str, namespace: &str) -> Option<&'a str
 /// Node and pod of a token, from `userInfo.extra`.
 ///
 /// # Errors
-/// [`IdentityError`] unless each of the four claims has exactly one value, which is not empty.
-pub fn pod_identity(extra: &BTreeMap<String, Vec<String>>) -> Result<PodIdentity, IdentityError> {
-    let one = |key: &'static str| match extra.get(key).map(Vec::as_slice) {
-        None | Some([]) => Err(IdentityError::Missing(key)),
-        Some([value]) if value.is_empty() => Err(IdentityError::Missing(key)),
-        Some([value]) => Ok(value.clone()),
-        Some(values) => Err(IdentityError::Several(key, values.len())),
+/// A sentence, unless each of the four claims has exactly one value, which is not empty.
+pub fn pod_identity(extra: &BTreeMap<String, Vec<String>>) -> Result<PodIdentity, String> {
+    let one = |key| match extra.get(key).map(Vec::as_slice) {
+        Some([value]) if !value.is_empty() => Ok(value.clone()),
+        _ => Err(not_bound(key)),
     };
     Ok(PodIdentity {
         node_name: one(NODE_NAME)?,
@@ -86,6 +73,11 @@ pub fn pod_identity(extra: &BTreeMap<String, Vec<String>>) -> Result<PodIdentity
         pod_name: one(POD_NAME)?,
         pod_uid: one(POD_UID)?,
     })
+}
+
+/// Says that a token does not tell, by this claim, which node its bearer runs on.
+pub fn not_bound(claim: &str) -> String {
+    format!("the token does not have exactly one {claim}: it is not bound to a pod on a node")
 }
 
 #[cfg(test)]
@@ -147,21 +139,12 @@ mod tests {
         for left_out in 0..whole.len() {
             let mut claims = whole.to_vec();
             let (key, _) = claims.remove(left_out);
-            assert_eq!(
-                pod_identity(&extra(&claims)),
-                Err(IdentityError::Missing(key))
-            );
+            assert_eq!(pod_identity(&extra(&claims)), Err(not_bound(key)));
             claims.push((key, &[""]));
-            assert_eq!(
-                pod_identity(&extra(&claims)),
-                Err(IdentityError::Missing(key))
-            );
+            assert_eq!(pod_identity(&extra(&claims)), Err(not_bound(key)));
             claims.pop();
             claims.push((key, &["a", "b"]));
-            assert_eq!(
-                pod_identity(&extra(&claims)),
-                Err(IdentityError::Several(key, 2))
-            );
+            assert_eq!(pod_identity(&extra(&claims)), Err(not_bound(key)));
         }
     }
 }

@@ -10,10 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use json_patch::{
     AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation, jsonptr::PointerBuf,
 };
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
 use crate::fleet::{DonePool, Slot, VersionRecord};
+use crate::item::null_as_default;
 use crate::shadow::{LastFailure, Staged};
 use crate::{Marker, Problem, State, names};
 
@@ -123,27 +125,6 @@ pub enum Field<'a> {
     DonePools,
     /// Fleet: when an update last finished.
     LastFinished,
-}
-
-/// The kind of a field's values.
-#[derive(Clone, Copy)]
-enum Kind {
-    Text,
-    Number,
-    State,
-    Problem,
-    Staged,
-    LastFailure,
-    Marker,
-    Slot,
-    Slots,
-    Versions,
-    DonePools,
-    Flag,
-    /// A flag that is set by a label or an annotation, of which only the key counts.
-    Key,
-    /// A flag that is set by our taint in the list of all.
-    Taint,
 }
 
 /// The value of a [`Field`].
@@ -401,51 +382,51 @@ impl<'a> Builder<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// The kind of its values, the pointer to it, and the name of a member there that has to be escaped.
-    fn place(self) -> (Kind, &'static str, Option<&'a str>) {
-        let at = |kind, path| (kind, path, None);
-        let label = |kind, key| (kind, "/metadata/labels", Some(key));
-        let annotation = |kind, key| (kind, "/metadata/annotations", Some(key));
+    /// Returns how its values are read, the pointer to it, and the name of a member there that has to be escaped.
+    fn place(self) -> (Read, &'static str, Option<&'a str>) {
+        let at = |read, path| (read, path, None);
+        let label = |read, key| (read, "/metadata/labels", Some(key));
+        let annotation = |read, key| (read, "/metadata/annotations", Some(key));
         match self {
-            Self::Uid => at(Kind::Text, "/metadata/uid"),
-            Self::Generation => at(Kind::Number, "/metadata/generation"),
-            Self::SpecState => at(Kind::State, "/spec/state"),
-            Self::SpecTransitionTimestamp => at(Kind::Text, "/spec/state_transition_timestamp"),
-            Self::SpecVersion => at(Kind::Text, "/spec/version"),
-            Self::SpecFromVersion => at(Kind::Text, "/spec/from_version"),
-            Self::SpecAttempt => at(Kind::Number, "/spec/attempt"),
-            Self::SpecLeaderTerm => at(Kind::Number, "/spec/leader_term"),
-            Self::SpecBaselineBootId => at(Kind::Text, "/spec/baseline_boot_id"),
-            Self::SpecRebootGrantedBootId => at(Kind::Text, "/spec/reboot_granted_boot_id"),
-            Self::SpecLastFailure => at(Kind::LastFailure, "/spec/last_failure"),
-            Self::CurrentVersion => at(Kind::Text, "/status/current_version"),
-            Self::TargetVersion => at(Kind::Text, "/status/target_version"),
-            Self::CurrentState => at(Kind::State, "/status/current_state"),
-            Self::CrashCount => at(Kind::Number, "/status/crash_count"),
-            Self::FailureTimestamp => at(Kind::Text, "/status/state_transition_failure_timestamp"),
-            Self::StatusAttempt => at(Kind::Number, "/status/attempt"),
-            Self::StatusBootId => at(Kind::Text, "/status/boot_id"),
-            Self::StatusStaged => at(Kind::Staged, "/status/staged"),
-            Self::StatusRebootClaimedBootId => at(Kind::Text, "/status/reboot_claimed_boot_id"),
-            Self::StatusProblem => at(Kind::Problem, "/status/problem"),
-            Self::StatusProblemSince => at(Kind::Text, "/status/problem_since"),
-            Self::StatusMessage => at(Kind::Text, "/status/message"),
-            Self::Unschedulable => at(Kind::Flag, "/spec/unschedulable"),
-            Self::ExcludedFromLoadBalancers => label(Kind::Key, names::EXCLUDE_FROM_LB_LABEL),
-            Self::UpdatingTaint => at(Kind::Taint, "/spec/taints"),
-            Self::DoNotDisrupt => annotation(Kind::Key, names::DO_NOT_DISRUPT_ANNOTATION),
-            Self::ScaleDownDisabled => annotation(Kind::Key, names::SCALE_DOWN_DISABLED_ANNOTATION),
-            Self::Marker => annotation(Kind::Marker, names::MARKER_ANNOTATION),
-            Self::Retry => annotation(Kind::Text, names::RETRY_ANNOTATION),
-            Self::UpdateNow => annotation(Kind::Text, names::UPDATE_NOW_ANNOTATION),
-            Self::UpdaterInterface => label(Kind::Text, names::UPDATER_INTERFACE_LABEL),
-            Self::OsImage => at(Kind::Text, "/status/nodeInfo/osImage"),
-            Self::Term => at(Kind::Number, "/status/term"),
-            Self::Slots => at(Kind::Slots, "/status/slots"),
-            Self::Slot(shadow) => (Kind::Slot, "/status/slots", Some(shadow)),
-            Self::Versions => at(Kind::Versions, "/status/versions"),
-            Self::DonePools => at(Kind::DonePools, "/status/donePools"),
-            Self::LastFinished => at(Kind::Text, "/status/lastFinished"),
+            Self::Uid => at(TEXT, "/metadata/uid"),
+            Self::Generation => at(NUMBER, "/metadata/generation"),
+            Self::SpecState => at(STATE, "/spec/state"),
+            Self::SpecTransitionTimestamp => at(TEXT, "/spec/state_transition_timestamp"),
+            Self::SpecVersion => at(TEXT, "/spec/version"),
+            Self::SpecFromVersion => at(TEXT, "/spec/from_version"),
+            Self::SpecAttempt => at(NUMBER, "/spec/attempt"),
+            Self::SpecLeaderTerm => at(NUMBER, "/spec/leader_term"),
+            Self::SpecBaselineBootId => at(TEXT, "/spec/baseline_boot_id"),
+            Self::SpecRebootGrantedBootId => at(TEXT, "/spec/reboot_granted_boot_id"),
+            Self::SpecLastFailure => at(LAST_FAILURE, "/spec/last_failure"),
+            Self::CurrentVersion => at(TEXT, "/status/current_version"),
+            Self::TargetVersion => at(TEXT, "/status/target_version"),
+            Self::CurrentState => at(STATE, "/status/current_state"),
+            Self::CrashCount => at(NUMBER, "/status/crash_count"),
+            Self::FailureTimestamp => at(TEXT, "/status/state_transition_failure_timestamp"),
+            Self::StatusAttempt => at(NUMBER, "/status/attempt"),
+            Self::StatusBootId => at(TEXT, "/status/boot_id"),
+            Self::StatusStaged => at(STAGED, "/status/staged"),
+            Self::StatusRebootClaimedBootId => at(TEXT, "/status/reboot_claimed_boot_id"),
+            Self::StatusProblem => at(PROBLEM, "/status/problem"),
+            Self::StatusProblemSince => at(TEXT, "/status/problem_since"),
+            Self::StatusMessage => at(TEXT, "/status/message"),
+            Self::Unschedulable => at(FLAG, "/spec/unschedulable"),
+            Self::ExcludedFromLoadBalancers => label(KEY, names::EXCLUDE_FROM_LB_LABEL),
+            Self::UpdatingTaint => at(TAINT, "/spec/taints"),
+            Self::DoNotDisrupt => annotation(KEY, names::DO_NOT_DISRUPT_ANNOTATION),
+            Self::ScaleDownDisabled => annotation(KEY, names::SCALE_DOWN_DISABLED_ANNOTATION),
+            Self::Marker => annotation(MARKER, names::MARKER_ANNOTATION),
+            Self::Retry => annotation(TEXT, names::RETRY_ANNOTATION),
+            Self::UpdateNow => annotation(TEXT, names::UPDATE_NOW_ANNOTATION),
+            Self::UpdaterInterface => label(TEXT, names::UPDATER_INTERFACE_LABEL),
+            Self::OsImage => at(TEXT, "/status/nodeInfo/osImage"),
+            Self::Term => at(NUMBER, "/status/term"),
+            Self::Slots => at(SLOTS, "/status/slots"),
+            Self::Slot(shadow) => (SLOT, "/status/slots", Some(shadow)),
+            Self::Versions => at(VERSIONS, "/status/versions"),
+            Self::DonePools => at(DONE_POOLS, "/status/donePools"),
+            Self::LastFinished => at(TEXT, "/status/lastFinished"),
         }
     }
 
@@ -461,46 +442,8 @@ impl<'a> Field<'a> {
     /// Returns what stands there in the object as it was read, by meaning: a null is absent, and words, order and defaults do
     /// not matter. `None` is something that is no value of the field.
     pub fn value_in(self, observed: &Json) -> Option<Value<'static>> {
-        let (kind, ..) = self.place();
-        let Some(found) = observed
-            .pointer(&self.pointer())
-            .filter(|found| !found.is_null())
-        else {
-            // None of them may be written as an empty map or list, or be absent.
-            return Some(match kind {
-                Kind::Slots => Value::Slots(Cow::default()),
-                Kind::Versions => Value::Versions(Cow::Borrowed(&[])),
-                Kind::DonePools => Value::DonePools(Cow::Borrowed(&[])),
-                _ => Value::Absent,
-            });
-        };
-        Some(match kind {
-            Kind::Text => Value::Text(found.as_str()?.to_owned().into()),
-            Kind::Number => Value::Number(found.as_u64()?),
-            Kind::State => Value::State(parsed(found)?),
-            Kind::Problem => Value::Problem(parsed(found)?),
-            Kind::Staged => Value::Staged(parsed(found)?),
-            Kind::LastFailure => Value::LastFailure(parsed(found)?),
-            Kind::Slot => Value::Slot(parsed(found)?),
-            Kind::Slots => Value::Slots(Cow::Owned(parsed(found)?)),
-            Kind::Versions => Value::Versions(Cow::Owned(parsed(found)?)),
-            Kind::DonePools => Value::DonePools(Cow::Owned(parsed(found)?)),
-            // One that cannot be read is a text.
-            Kind::Marker => {
-                let text = found.as_str()?;
-                let marker = Marker::parse(text)
-                    .ok()
-                    .map(|marker| Value::Marker(Cow::Owned(marker)));
-                marker.unwrap_or_else(|| Value::Text(text.to_owned().into()))
-            }
-            Kind::Flag => Value::flag(*found == json!(true)),
-            Kind::Key => Value::Set,
-            Kind::Taint => Value::flag(
-                found
-                    .as_array()
-                    .is_some_and(|taints| taints.iter().any(is_ours)),
-            ),
-        })
+        let (read, ..) = self.place();
+        read(observed.pointer(&self.pointer()).unwrap_or(&Json::Null))
     }
 
     /// Returns what stands at the field's pointer when it has this value.
@@ -518,8 +461,43 @@ impl<'a> Field<'a> {
     }
 }
 
-fn parsed<T: DeserializeOwned>(found: &Json) -> Option<T> {
-    T::deserialize(found).ok()
+/// Reads a value of a field from what stands there.
+type Read = fn(&Json) -> Option<Value<'static>>;
+
+const TEXT: Read = |it| parsed(it, |text: String| Value::Text(text.into()));
+const NUMBER: Read = |it| parsed(it, Value::Number);
+const STATE: Read = |it| parsed(it, Value::State);
+const PROBLEM: Read = |it| parsed(it, Value::Problem);
+const STAGED: Read = |it| parsed(it, Value::Staged);
+const LAST_FAILURE: Read = |it| parsed(it, Value::LastFailure);
+const SLOT: Read = |it| parsed(it, Value::Slot);
+// None of them may be written as an empty map or list, or be absent.
+const SLOTS: Read = |it| Some(Value::Slots(null_as_default(it).ok().map(Cow::Owned)?));
+const VERSIONS: Read = |it| Some(Value::Versions(null_as_default(it).ok().map(Cow::Owned)?));
+const DONE_POOLS: Read = |it| Some(Value::DonePools(null_as_default(it).ok().map(Cow::Owned)?));
+/// A marker that cannot be read is a text.
+const MARKER: Read = |it| {
+    parsed(it, |text: String| match Marker::parse(&text) {
+        Ok(marker) => Value::Marker(Cow::Owned(marker)),
+        Err(_) => Value::Text(text.into()),
+    })
+};
+const FLAG: Read = |it| Some(Value::flag(*it == json!(true)));
+/// A flag that is set by a label or an annotation, of which only the key counts.
+const KEY: Read = |it| Some(Value::flag(!it.is_null()));
+/// A flag that is set by our taint in the list of all.
+const TAINT: Read = |it| {
+    let mut taints = it.as_array().into_iter().flatten();
+    Some(Value::flag(taints.any(is_ours)))
+};
+
+/// Reads what stands there; null is absent.
+fn parsed<T: DeserializeOwned>(
+    found: &Json,
+    value: fn(T) -> Value<'static>,
+) -> Option<Value<'static>> {
+    let found: Option<T> = Deserialize::deserialize(found).ok()?;
+    Some(found.map_or(Value::Absent, value))
 }
 
 fn is_ours(taint: &Json) -> bool {

@@ -168,7 +168,6 @@ async fn lead_in_turn(
 pub(crate) fn own_node(cluster: &ClusterConfig) -> Option<String> {
     let pod = cluster.pod();
     if let Err(why) = &pod {
-        let why = why.to_string();
         tracing::info!(why, "this process does not know which node it runs on");
     }
     Some(pod.ok()?.node_name)

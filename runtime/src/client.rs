@@ -4,7 +4,7 @@ use crate::api_requests::ApiRequests;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use brupop_api::Item;
-use brupop_api::identity::{IdentityError, PodIdentity};
+use brupop_api::identity::{PodIdentity, not_bound};
 use brupop_api::item::Readable;
 use http::{HeaderValue, header::USER_AGENT};
 use hyper_timeout::TimeoutConnector;
@@ -107,7 +107,7 @@ impl ClusterConfig {
     ///
     /// # Errors
     /// It does not say so: it is bound to no pod on a node.
-    pub fn pod(&self) -> Result<PodIdentity, IdentityError> {
+    pub fn pod(&self) -> Result<PodIdentity, String> {
         let file = self.config.auth_info.token_file.as_ref();
         let token = file.and_then(|file| fs::read_to_string(file).ok());
         claimed(&token.unwrap_or_default())
@@ -160,12 +160,12 @@ impl ClusterConfig {
 }
 
 /// Reads the claims of a service account's token.
-fn claimed(token: &str) -> Result<PodIdentity, IdentityError> {
+fn claimed(token: &str) -> Result<PodIdentity, String> {
     let payload = token.split('.').nth(1).unwrap_or_default();
     let payload = URL_SAFE_NO_PAD.decode(payload).unwrap_or_default();
     let claims: Value = serde_json::from_slice(&payload).unwrap_or_default();
     let one = |claim| match claims.pointer(claim).and_then(Value::as_str) {
-        None | Some("") => Err(IdentityError::Missing(claim)),
+        None | Some("") => Err(not_bound(claim)),
         Some(value) => Ok(value.to_owned()),
     };
     Ok(PodIdentity {

@@ -42,7 +42,8 @@ pub async fn see(cluster: &Cluster) -> Result<()> {
 
 /// The node that the token names, and another one.
 async fn own_and_other(cluster: &Cluster, client: &Client) -> Result<(String, String)> {
-    let own = pod_identity(&extra_of(client).await?)?.node_name;
+    let identity = pod_identity(&extra_of(client).await?).map_err(anyhow::Error::msg)?;
+    let own = identity.node_name;
     let mut names = cluster
         .machines
         .iter()
