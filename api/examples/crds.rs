@@ -16,7 +16,7 @@ const END: &str = "<!-- The end of the fields. -->\n";
 fn main() -> io::Result<()> {
     let mut arguments = env::args().skip(1);
     let folder = PathBuf::from(arguments.next().unwrap_or_else(|| "manifests".into()));
-    let definitions = brupop_api::crds::all();
+    let definitions = brupop_api::definitions::all();
     for crd in &definitions {
         let singular = crd
             .spec

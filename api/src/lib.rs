@@ -9,6 +9,7 @@
 
 pub mod conditions;
 pub mod crds;
+pub mod definitions;
 pub mod facts;
 #[allow(clippy::duplicated_attributes, reason = "every printcolumn has a type")]
 pub mod fleet;

@@ -21,7 +21,7 @@ fn object(file: &str, kind: &str, name: &str) -> Value {
 }
 
 fn definition(kind: &str) -> Value {
-    let definitions = brupop_api::crds::all();
+    let definitions = brupop_api::definitions::all();
     let definition = definitions.iter().find(|crd| crd.spec.names.kind == kind);
     serde_json::json!(definition.unwrap())
 }
@@ -107,7 +107,7 @@ fn the_configuration_lists_each_version_that_is_served() {
     for (webhook, resource) in [(0, "bottlerocketshadows"), (1, "bottlerocketpools")] {
         let rule = &configuration["webhooks"][webhook]["rules"][0];
         let listed = rule["apiVersions"].as_array().unwrap();
-        let crds = brupop_api::crds::all();
+        let crds = brupop_api::definitions::all();
         let mut crds = crds.iter();
         let crd = crds.find(|crd| crd.spec.names.plural == resource).unwrap();
         let served = crd.spec.versions.iter().filter(|version| version.served);

@@ -1,7 +1,7 @@
 //! The custom resources, installed and served.
 
 use anyhow::{Context as _, Result};
-use brupop_api::crds;
+use brupop_api::definitions;
 use brupop_testbed::{ControlPlane, await_within};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt as _;
@@ -22,7 +22,7 @@ pub async fn install(control_plane: &ControlPlane) -> Result<String> {
     let said = String::from_utf8(output.stderr)?;
     anyhow::ensure!(output.status.success(), "{said}");
     let api = Api::<CustomResourceDefinition>::all(control_plane.client());
-    for definition in crds::all() {
+    for definition in definitions::all() {
         let name = definition.name_any();
         await_within(
             Duration::from_secs(20),

@@ -2,7 +2,7 @@
 
 use super::{Change, Rule, ShadowRequest, Verdict, agent, verdict};
 use brupop_admission_cases::{review, table};
-use brupop_api::crds;
+use brupop_api::definitions;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -78,7 +78,7 @@ fn every_row_is_decided_by_its_rule() {
 /// Each field of a status but the reconciler's two is an agent's, for the webhook and for the policy.
 #[test]
 fn agents_fields_are_those_of_the_type() {
-    let shadow = json!(crds::all()[0]);
+    let shadow = json!(definitions::all()[0]);
     let schema = &shadow["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let fields = schema["properties"]["status"]["properties"]
         .as_object()
