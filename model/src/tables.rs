@@ -9,7 +9,7 @@ use std::thread::LocalKey;
 use brupop_api::Marker;
 use brupop_api::fleet::{DonePool, NodeFailure, ResumedVersion, Slot, VersionRecord};
 use brupop_api::shadow::LastFailure;
-use brupop_core::cluster::{KnownDrain, LedNode};
+use brupop_core::cluster::LedNode;
 use brupop_core::drain::{DrainPlan, PodKey};
 use brupop_core::objects::{NodeFacts, Readiness};
 use brupop_core::workloads::{Scale, Scales};
@@ -56,17 +56,14 @@ pub(crate) fn led(is_empty: bool, is_denied: bool) -> &'static LedNode {
             evict: (!is_empty).then_some(pod).into_iter().collect(),
             ..DrainPlan::default()
         };
-        led.drain = Some(KnownDrain {
-            plan: Arc::new(plan),
-            ..KnownDrain::default()
-        });
+        led.plan = Some(Arc::new(plan));
         let scale = Scale {
             is_leaving: false,
             wanted: 2,
             available: 2,
         };
         led.scales = (!is_empty).then(|| Scales::from([(CART.to_owned(), Some(scale))]));
-        led.denied.shadow = is_denied.then(|| "a rule of somebody else".to_owned());
+        led.shadow_denied = is_denied.then(|| "a rule of somebody else".to_owned());
         led
     })
 }

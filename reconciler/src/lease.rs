@@ -267,7 +267,7 @@ impl KnownLease {
     /// Returns who holds the Lease, if anybody does. A Lease that cannot be read counts as another's.
     fn holder(&self) -> Option<&str> {
         match &self.lease.as_ref()?.body {
-            Ok(record) => record.holder.as_deref(),
+            Ok(record) => record.holder.as_deref().filter(|it| !it.is_empty()),
             Err(_) => Some("?"),
         }
     }
@@ -286,8 +286,8 @@ impl KnownLease {
             Some(holder) if holder == us => self.renewed.map(|renewed| renewed + *duration / 3),
             Some(_) => {
                 let record = self.lease.as_ref().and_then(Item::ok);
-                let silence = record.and_then(|record| record.duration);
-                Some(self.first_seen + silence.unwrap_or(*duration).min(LONGEST))
+                let silence = record.and_then(|record| record.seconds);
+                Some(self.first_seen + silence.map_or(*duration, Duration::from_secs).min(LONGEST))
             }
             None => None,
         };

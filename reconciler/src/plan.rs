@@ -201,9 +201,9 @@ impl Reconciler {
         } = *pass;
         let mut next = slots.preflight.iter();
         let records = cluster.records.values();
-        let drains = records.filter(|record| record.led.drain.is_some()).count();
+        let drains = records.filter(|record| record.led.plan.is_some()).count();
         let pods_known = drains >= MAX_POD_WATCHES
-            || next.all(|&index| observed.views[index].led.drain.is_some());
+            || next.all(|&index| observed.views[index].led.plan.is_some());
         let answered = self.leading.under_way.is_empty();
         let answers = (!answered).then_some("workloads, the sources of gates, or a right");
         let pods = (!pods_known).then_some("the next nodes' pods, their budgets or workloads");

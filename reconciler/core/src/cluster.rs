@@ -34,8 +34,9 @@ pub struct Cluster {
     pub(crate) pools_revision: u64,
     /// The entry in which each agent's pod is, by the pod's name; `None` if it cannot be read.
     agents: BTreeMap<String, Option<String>>,
-    /// The objects whose states come from answers that their watches have not caught up with.
-    ahead: BTreeMap<Object<String>, Newer>,
+    /// The objects whose states come from answers that their watches have not caught up with: the resourceVersion (of an object that
+    /// was deleted, a later one than its last), and since when.
+    ahead: BTreeMap<Object<String>, (u64, Duration)>,
 }
 
 /// The known state of one node.
@@ -57,12 +58,18 @@ pub struct NodeRecord {
 pub struct LedNode {
     /// The pool that owns it; `None` until that is found out for the Node and the pools as they are.
     pub(crate) owner: Option<Owner>,
-    /// Its drain, if its pods are watched and known.
-    pub drain: Option<KnownDrain>,
+    /// The work of its drain, if its pods are watched and known.
+    pub plan: Option<Arc<DrainPlan>>,
+    /// The observation that it is empty, if its pods are known and it is.
+    pub empty: Option<Empty>,
+    /// The cause of its drain's delay, mostly in the API server's words.
+    pub held_up_by: Option<String>,
     /// The obstacle to its drain. It is remembered for a while after the pods are no longer watched.
     pub obstacle: Option<Obstacle>,
-    /// The objects whose changes the API server refuses.
-    pub denied: Denied,
+    /// The reason why the API server takes no change of the Node: rules of others, or a webhook that is down.
+    pub node_denied: Option<String>,
+    /// The reason why the API server takes no change of the shadow.
+    pub shadow_denied: Option<String>,
     /// The workloads that were read because pods of theirs are to be evicted from it, or were.
     pub scales: Option<Scales>,
     /// The time since which its Node has been seen cordoned, if it is.
@@ -70,20 +77,16 @@ pub struct LedNode {
 }
 
 impl LedNode {
-    /// Returns what its drain has to do, if its pods are known.
-    pub fn plan(&self) -> Option<&DrainPlan> {
-        Some(&*self.drain.as_ref()?.plan)
-    }
-
     /// Whether its pods are known, and none is left that a drain would evict.
     pub fn is_drained(&self) -> bool {
-        self.plan().is_some_and(DrainPlan::is_done)
+        self.plan.as_deref().is_some_and(DrainPlan::is_done)
     }
 
     /// Returns why the API server takes no change of it, if that is so.
     pub fn denied(&self) -> Option<&str> {
-        let Denied { node, shadow } = &self.denied;
-        node.as_deref().or(shadow.as_deref())
+        self.node_denied
+            .as_deref()
+            .or(self.shadow_denied.as_deref())
     }
 }
 
@@ -92,24 +95,6 @@ impl Default for &LedNode {
         static NOTHING_KNOWN: LazyLock<LedNode> = LazyLock::new(LedNode::default);
         &NOTHING_KNOWN
     }
-}
-
-/// The reason why the API server takes no change of a Node or of its shadow: rules of others, or a webhook that is down.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Denied {
-    pub node: Option<String>,
-    pub shadow: Option<String>,
-}
-
-/// The drain of a node whose pods are known.
-#[derive(Clone, Debug, Default)]
-pub struct KnownDrain {
-    /// The work of this drain, as planned.
-    pub plan: Arc<DrainPlan>,
-    /// The observation that the node is empty, if it is.
-    pub empty: Option<Empty>,
-    /// The cause of the delay, mostly in the API server's words.
-    pub held_up_by: Option<String>,
 }
 
 /// A node that was seen empty.
@@ -159,17 +144,14 @@ impl NodeRecord {
         now: Timestamp,
     ) {
         let volumes = self.node.as_ref().map_or(0, |node| node.volumes_in_use);
-        let before = self.led.drain.take().and_then(|before| before.empty);
-        let as_before = before.filter(|before| before.volumes <= volumes);
+        let before = self.led.empty.filter(|before| before.volumes <= volumes);
         let now_empty = Empty {
             since: now,
             volumes,
         };
-        self.led.drain = drain.map(|(plan, held_up_by)| KnownDrain {
-            empty: plan.is_done().then(|| as_before.unwrap_or(now_empty)),
-            plan,
-            held_up_by,
-        });
+        let (plan, held_up_by) = drain.unzip();
+        (self.led.plan, self.led.held_up_by) = (plan, held_up_by.flatten());
+        self.led.empty = (self.led.is_drained()).then(|| before.unwrap_or(now_empty));
     }
 
     fn is_empty(&self) -> bool {
@@ -195,7 +177,7 @@ impl Cluster {
 
     /// Returns what the drain of this node has to do, if its pods are known.
     pub fn drain(&self, name: &str) -> Option<&DrainPlan> {
-        self.records.get(name)?.led.plan()
+        self.records.get(name)?.led.plan.as_deref()
     }
 
     /// Forgets what was known of nodes by the leadership that has ended.
@@ -318,14 +300,6 @@ impl Cluster {
     }
 }
 
-/// The state of an object that an answer has brought.
-#[derive(Clone, Debug)]
-struct Newer {
-    /// Its resourceVersion; of an object that was deleted, a later one than its last.
-    version: u64,
-    since: Duration,
-}
-
 /// Answers to requests are applied before the watches bring them, so that the next pass sees its own writes.
 impl Cluster {
     /// Puts in an object as its watch brings it. Drops a state that is older than what an answer has brought, or the same.
@@ -366,8 +340,7 @@ impl Cluster {
             None => K::remove(name, self),
         }
         if let Some(version) = version.filter(|_| known < version) {
-            let since = now;
-            self.ahead.insert(object, Newer { version, since });
+            self.ahead.insert(object, (version, now));
         } else {
             self.ahead.remove(&object);
         }
@@ -378,7 +351,7 @@ impl Cluster {
         let due = self
             .ahead
             .iter()
-            .map(|(object, it)| (object, it.since + READ_AGAIN));
+            .map(|(object, (_, since))| (object, *since + READ_AGAIN));
         let (overdue, later): (Vec<_>, Vec<_>) = due.partition(|(_, due)| *due <= now);
         let overdue = overdue.into_iter().map(|(object, _)| object.clone());
         let next = later.into_iter().map(|(_, due)| due).min();
@@ -410,7 +383,7 @@ impl Cluster {
         let Some(object) = K::object(watched.name()) else {
             return false;
         };
-        let ahead = self.ahead.get(&object).map(|it| it.version);
+        let ahead = self.ahead.get(&object).map(|(version, _)| *version);
         let version = version(watched);
         if ahead <= version {
             self.ahead.remove(&object);

@@ -270,8 +270,7 @@ impl Clock<'_> {
             facts.exclusion_over = self.passed_or_unknown(excluded, steps.exclusion);
         }
         // When the node was seen empty, and its volumes have not become fewer since, if it is.
-        let drain = times.record.led.drain.as_ref();
-        let empty = drain.and_then(|drain| Some(drain.empty?.since));
+        let empty = times.record.led.empty.map(|empty| empty.since);
         // From an empty node to the grant takes only moments. So does a new leader's first look at the pods, before which nobody
         // knows what the drain fails on, or whether only volumes are waited for. If they are not known by then, the leader
         // gives the update up. Pods may come to a node that somebody has uncordoned, so it is not empty.
@@ -281,7 +280,7 @@ impl Clock<'_> {
             .as_ref()
             .is_some_and(|it| it.unschedulable);
         let mut wait = steps.drain;
-        if cordoned && (marker.drained_at.is_some() || empty.is_some() || drain.is_none()) {
+        if cordoned && (marker.drained_at.is_some() || empty.is_some() || times.record.led.plan.is_none()) {
             wait += times.policy.settle;
         }
         if empty.is_some() {

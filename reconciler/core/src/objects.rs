@@ -5,9 +5,8 @@ mod node;
 mod pod;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use brupop_api::item::{self, Readable, Unreadable, lenient_time};
+use brupop_api::item::{self, Readable, Unreadable, lenient_time, null_as_default};
 use brupop_api::{BottlerocketFleet, BottlerocketFleetSpec, BottlerocketFleetStatus};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -15,8 +14,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+pub use node::NodeFacts;
 pub(crate) use node::runs_bottlerocket;
-pub use node::{NodeFacts, Words};
 pub use pod::{AgentPod, Budget, BudgetRemedy, Controller, Pod, PodItem, is_operator_pod};
 
 /// The fleet: the parsed object, and its JSON.
@@ -103,17 +102,23 @@ impl Readiness {
 }
 
 /// The parsed part of the Lease.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct LeaseRecord {
-    /// The name of the pod that leads: `spec.holderIdentity`.
+    /// The name of the pod that leads.
+    #[serde(rename = "holderIdentity")]
     pub holder: Option<String>,
-    /// Time for which its holder may be silent.
-    pub duration: Option<Duration>,
+    /// Seconds for which its holder may be silent.
+    #[serde(rename = "leaseDurationSeconds")]
+    pub seconds: Option<u64>,
     /// The time since which it has had its holder.
+    #[serde(rename = "acquireTime", deserialize_with = "lenient_time")]
     pub acquired: Option<Timestamp>,
     /// When its holder last said that it leads, by its own clock.
+    #[serde(rename = "renewTime", deserialize_with = "lenient_time")]
     pub renewed: Option<Timestamp>,
     /// Number of changes of its holder.
+    #[serde(rename = "leaseTransitions", deserialize_with = "null_as_default")]
     pub transitions: i32,
 }
 
@@ -124,31 +129,9 @@ impl Readable for LeaseRecord {
         #[derive(Deserialize)]
         struct Shape {
             #[serde(default)]
-            spec: Spec,
+            spec: LeaseRecord,
         }
-
-        #[derive(Default, Deserialize)]
-        #[serde(default, rename_all = "camelCase")]
-        struct Spec {
-            holder_identity: Option<String>,
-            lease_duration_seconds: Option<i64>,
-            acquire_time: Option<String>,
-            #[serde(deserialize_with = "lenient_time")]
-            renew_time: Option<Timestamp>,
-            lease_transitions: Option<i32>,
-        }
-
-        let Shape { spec } = serde_json::from_str(json)?;
-        let seconds = spec
-            .lease_duration_seconds
-            .and_then(|seconds| u64::try_from(seconds).ok());
-        Ok(Self {
-            holder: spec.holder_identity.filter(|holder| !holder.is_empty()),
-            duration: seconds.map(Duration::from_secs),
-            acquired: spec.acquire_time.and_then(|time| time.parse().ok()),
-            renewed: spec.renew_time,
-            transitions: spec.lease_transitions.unwrap_or(0).max(0),
-        })
+        Ok(serde_json::from_str::<Shape>(json)?.spec)
     }
 }
 

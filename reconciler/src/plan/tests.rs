@@ -9,7 +9,7 @@ use brupop_api::printable::is_printable;
 
 use super::*;
 use crate::process::tests::{not_leading, reconciler};
-use brupop_core::cluster::{KnownDrain, LedNode};
+use brupop_core::cluster::LedNode;
 use brupop_core::drain::Obstacle;
 use brupop_core::facts::{FleetFacts, NodeView, PoolFacts, TimeFacts};
 use brupop_core::leader::Ahead;
@@ -24,7 +24,7 @@ use tokio::sync::watch;
 /// A node without pods whose drain nothing stands in the way of, or this.
 fn led(undrainable: Option<&str>) -> &'static LedNode {
     let mut led = LedNode::default();
-    led.drain = Some(KnownDrain::default());
+    led.plan = Some(std::sync::Arc::default());
     led.obstacle = undrainable.map(|why| Obstacle::Never(why.to_owned()));
     Box::leak(Box::new(led))
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use brupop_api::{Object, names};
 use brupop_core::cluster::Cluster;
-use brupop_core::cluster::Denied;
 use brupop_core::status::EventText;
 use brupop_runtime::FailureLog;
 use brupop_runtime::waits::doubled;
@@ -72,9 +71,13 @@ impl Requests {
         self.objects.entry(object.clone()).or_default()
     }
 
-    /// Returns what the API server takes no change of, by name of the shadow; and when the first of these denials is forgotten.
-    pub(crate) fn denied(&self, now: Duration) -> (BTreeMap<String, Denied>, Option<Duration>) {
-        let (mut all, mut until) = (BTreeMap::<String, Denied>::new(), None);
+    /// Returns why the API server takes no change of a Node, or of its shadow, by name of the shadow; and when the first of these
+    /// denials is forgotten.
+    pub(crate) fn denied(
+        &self,
+        now: Duration,
+    ) -> (BTreeMap<String, [Option<String>; 2]>, Option<Duration>) {
+        let (mut all, mut until) = (BTreeMap::<String, [Option<String>; 2]>::new(), None);
         for (object, Sent { denials, .. }) in &self.objects {
             if denials.in_a_row < DENIALS_IN_A_ROW || now >= denials.until {
                 continue;
@@ -83,11 +86,11 @@ impl Requests {
             match object {
                 Object::Node(name) => {
                     let denied = all.entry(names::shadow_name(name)).or_default();
-                    denied.node = Some(format!("the Node: {why}"));
+                    denied[0] = Some(format!("the Node: {why}"));
                 }
                 Object::ShadowSpec(name) => {
                     let denied = all.entry(name.clone()).or_default();
-                    denied.shadow = Some(format!("the node's shadow: {why}"));
+                    denied[1] = Some(format!("the node's shadow: {why}"));
                 }
                 _ => continue,
             }

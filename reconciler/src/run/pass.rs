@@ -121,7 +121,8 @@ impl Reconciler {
     fn record_denials(&self, cluster: &mut Cluster, wake: &mut Wake) {
         let (mut denied, until) = self.leading.requests.denied(self.now());
         for (name, record) in &mut cluster.records {
-            record.led.denied = denied.remove(name).unwrap_or_default();
+            let [node, shadow] = denied.remove(name).unwrap_or_default();
+            (record.led.node_denied, record.led.shadow_denied) = (node, shadow);
         }
         wake.by(until);
     }
@@ -297,8 +298,8 @@ impl Reconciler {
         let at = pass.now.as_second();
         gauges.set("brupop_last_pass_timestamp_seconds", &[], at);
         let records = cluster.records.values();
-        let drains = records.filter_map(|it| it.led.drain.as_ref());
-        let pods: usize = drains.map(|drain| drain.plan.unreadable_pods()).sum();
+        let drains = records.filter_map(|it| it.led.plan.as_ref());
+        let pods: usize = drains.map(|plan| plan.unreadable_pods()).sum();
         let pools = cluster.pools.values();
         let pools = pools.filter(|pool| pool.rules().is_none()).count();
         let budgets = self.leading.drainer.unreadable_budgets();

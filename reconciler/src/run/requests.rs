@@ -266,7 +266,7 @@ fn body(
     Some(match effect {
         Effect::Write(write) => Body::Patch(patch(cluster, write)?),
         Effect::Grant { confirm, grant } => {
-            let (node, plan) = (view.node?, view.led.plan()?);
+            let (node, plan) = (view.node?, view.led.plan.as_ref()?);
             let confirm = Confirm {
                 node: node.name().to_owned(),
                 seen: cluster.version(&confirm.object.owned()),

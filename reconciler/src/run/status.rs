@@ -120,7 +120,7 @@ impl Told {
                 (told.reason, told.lines) = (before.reason, before.lines);
                 told.left_alone = before.left_alone;
             }
-            if record.led.drain.is_none() {
+            if record.led.plan.is_none() {
                 told.refusals.clear();
             }
             true
@@ -307,7 +307,7 @@ impl Reconciler {
         };
         match reason {
             Reason::Draining | Reason::Aborting(Abort::DrainBlocked | Abort::DrainTimedOut) => {
-                led.drain.as_ref()?.held_up_by.clone()
+                led.held_up_by.clone()
             }
             Reason::StagingBegins(_) => {
                 let spec = &shadow.filter(|it| it.spec.state != State::Idle)?.spec;

@@ -189,7 +189,7 @@ fn an_empty_node_knows_since_when_no_volume_went() {
             ..NodeFacts::default()
         }));
         record.record_drain(plan.map(|plan| (Arc::new(plan), None)), at(second));
-        let empty = record.led.drain.as_ref().and_then(|drain| drain.empty);
+        let empty = record.led.empty;
         assert_eq!(empty.map(|empty| empty.since), since.map(at), "at {second}");
     }
 }

@@ -17,7 +17,7 @@ use brupop_api::{Field, Object, State, Value, Write};
 
 use super::assess::{Decision, wait};
 use super::versions::{Survey, VersionRecords};
-use super::{Candidate, LimitScope, Reason, assess};
+use super::{Candidate, Reason, assess};
 use crate::drain::Obstacle;
 use crate::facts::{FleetFacts, NO_ZONE, NodeView, Owner, is_unavailable};
 use crate::objects::NodeFacts;
@@ -180,7 +180,7 @@ impl<'a> Decisions<'a> {
                     continue;
                 }
                 *trying += 1;
-                if view.led.drain.is_some() && !versions.has_room(release) {
+                if view.led.plan.is_some() && !versions.has_room(release) {
                     let why = Reason::NoRoomForVersion;
                     self.queued.push((at, why));
                     continue;
@@ -193,7 +193,7 @@ impl<'a> Decisions<'a> {
                 room.fleet.unavailable -= 1;
                 room.of_mut(place.pool).unavailable -= 1;
             }
-            if view.led.drain.is_some() {
+            if view.led.plan.is_some() {
                 self.taken.push(at);
             } else {
                 let why = Reason::CheckingPods;
@@ -540,9 +540,11 @@ impl<'a> Room<'a> {
         let fleet_is_lower = self.fleet.is_full() && self.fleet.most <= pool.most;
         let (full, limit) = match place.pool {
             // The fleet's may be the lower one, also for the default pool.
-            _ if !pool.is_full() || fleet_is_lower => (&self.fleet, LimitScope::Fleet),
-            Some(_) => (pool, LimitScope::Pool),
-            None => (pool, LimitScope::DefaultPool),
+            _ if !pool.is_full() || fleet_is_lower => {
+                (&self.fleet, "of the fleet (spec.maxUnavailable)")
+            }
+            Some(_) => (pool, "of this pool (spec.maxUnavailable)"),
+            None => (pool, "MAX_CONCURRENT_UPDATE"),
         };
         let waits = Reason::LimitReached;
         if full.is_full() {

@@ -74,11 +74,11 @@ pub(crate) fn assess<'a>(
     slot: Option<&'a Slot>,
 ) -> Decision<'a> {
     let decision = next_step(fleet, view, slot);
-    let denied = &view.led.denied;
+    let led = view.led;
     let denied = match decision.step {
         None | Some(Step::Evict | Step::DeletePods) => None,
-        Some(step) if step.changes_node() => denied.node.as_deref().filter(|_| step.undoes()),
-        Some(_) => denied.shadow.as_deref(),
+        Some(step) if step.changes_node() => led.node_denied.as_deref().filter(|_| step.undoes()),
+        Some(_) => led.shadow_denied.as_deref(),
     };
     Decision {
         reason: denied.map_or(decision.reason, Reason::NodeChangesDenied),
@@ -234,7 +234,7 @@ impl<'a> Case<'_, 'a> {
     /// nor given up. Once its marker has said *drained*, a grant may be on its way, and nothing but the shadow's write stops it.
     fn back_without_shadow(self) -> Option<Decision<'a>> {
         let Self { node, view, .. } = self;
-        let why = view.led.denied.shadow.as_deref();
+        let why = view.led.shadow_denied.as_deref();
         let why = why.filter(|_| node.is_ready() && self.is_before_grant())?;
         let ungranted = |marker: &Marker| marker.drained_at.is_none() && !marker.was_drained;
         node.marker()
@@ -508,7 +508,7 @@ impl<'a> Case<'_, 'a> {
     /// From the cordon on: evicts until no pod is left, and starts again if pods come back. `None` if none is left.
     fn drain_until_empty(self, marker: &Marker) -> Option<Decision<'a>> {
         let Self { view, node, .. } = self;
-        let plan = view.led.plan();
+        let plan = view.led.plan.as_deref();
         let overdue = view.time.drain_overdue;
         // Force deletes what is left at the deadline, but not what came once somebody had uncordoned the node.
         let goes_on = view.force && node.unschedulable;
@@ -542,7 +542,7 @@ impl<'a> Case<'_, 'a> {
             |failures: &LastFailure| failures.reason == Abort::DrainBlocked.as_str();
         marker.drained_at.is_none()
             && view.time.first_over
-            && (view.led.plan()).is_some_and(|plan| plan.first_left && plan.is_blocked)
+            && (view.led.plan.as_ref()).is_some_and(|plan| plan.first_left && plan.is_blocked)
             && shadow.spec.last_failure.is_some_and(blocked_before)
             && !view.is_retried()
     }
@@ -550,7 +550,7 @@ impl<'a> Case<'_, 'a> {
     /// The node is cordoned and not yet recorded as drained.
     fn evict(self, overdue: bool) -> Option<Decision<'a>> {
         let led = self.view.led;
-        if (led.plan()).is_some_and(|plan| !plan.operator_pods.is_empty()) {
+        if (led.plan.as_ref()).is_some_and(|plan| !plan.operator_pods.is_empty()) {
             return Some(take(Step::ListOperatorPods, EVICTS));
         }
         if led.is_drained() {

@@ -108,22 +108,8 @@ impl Detail for FirstPool<'_> {
     };
 }
 
-impl Detail for LimitScope {
-    const UNKNOWN: Self = Self::DefaultPool;
-}
-
 impl Detail for Abort {
     const UNKNOWN: Self = Self::StepFailed;
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum LimitScope {
-    #[error("limit of this pool (spec.maxUnavailable)")]
-    Pool,
-    #[error("limit (MAX_CONCURRENT_UPDATE)")]
-    DefaultPool,
-    #[error("limit of the fleet (spec.maxUnavailable)")]
-    Fleet,
 }
 
 fn text(text: fmt::Arguments<'_>) -> Cow<'static, str> {
@@ -264,8 +250,8 @@ Reason<'a>: Standing {
     }
     "The node and its pods" {
         NodeNotReady: HeldIdle => "the node is not Ready", "repair the node";
-        LimitUsedByUnavailableNodes(node: &'a str, limit: LimitScope): Queued =>
-            "nodes that are out of service for other reasons, such as {node}, use up the {limit}: they are not Ready, or \
+        LimitUsedByUnavailableNodes(node: &'a str, limit: &'static str): Queued =>
+            "nodes that are out of service for other reasons, such as {node}, use up the limit {limit}: they are not Ready, or \
              somebody has cordoned them within the last hour",
             "repair or uncordon these nodes, or raise the limit";
         ControlPlaneBusy(node: &'a str): Queued =>

@@ -17,7 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use super::reason::Abort;
 use crate::drain::Obstacle;
 use crate::facts::{FleetFacts, NodeView};
-use crate::objects::{NodeFacts, Words};
+use crate::objects::NodeFacts;
 
 /// The reason why a host may have come back with another version.
 const DEACTIVATED: &str = "before its reboot its agent had said that the update was not what it would boot next, so somebody may \
@@ -260,7 +260,7 @@ impl<'a> Step<'a> {
                 cordon(node, again)
             }
             Self::ListOperatorPods => still_cordoned(Marker {
-                operator_pods: view.led.plan()?.operator_pods.clone(),
+                operator_pods: view.led.plan.as_ref()?.operator_pods.clone(),
                 ..own()
             }),
             Self::DrainAgain => still_cordoned(Marker {
@@ -341,11 +341,11 @@ fn failure(
     let failed_on = match why {
         _ if !why.is_failure() => return None,
         Abort::DrainBlocked | Abort::DrainTimedOut => {
-            let held_up_by = led.drain.as_ref().and_then(|it| it.held_up_by.as_deref());
-            held_up_by.or_else(|| led.obstacle.as_ref().map(Obstacle::why))
+            let obstacle = || led.obstacle.as_ref().map(Obstacle::why);
+            led.held_up_by.as_deref().or_else(obstacle)
         }
         Abort::StepFailed => shadow.status.message,
-        Abort::NodeChangesDenied => led.denied.node.as_deref(),
+        Abort::NodeChangesDenied => led.node_denied.as_deref(),
         // It counts all the same: no word of an agent may hide a bad release.
         Abort::FellBack => {
             (shadow.status.problem == Some(Problem::NotNextToBoot)).then_some(DEACTIVATED)
@@ -412,7 +412,8 @@ fn note_pods(view: &NodeView<'_>, marker: Marker) -> Marker {
     evicted_owners.extend(marker.evicted_owners);
     Marker {
         emptied: marker.emptied || !led.is_drained(),
-        evicted_claims: marker.evicted_claims || led.plan().is_some_and(|plan| plan.has_claims),
+        evicted_claims: marker.evicted_claims
+            || led.plan.as_ref().is_some_and(|plan| plan.has_claims),
         evicted_owners,
         ..marker
     }
@@ -429,21 +430,28 @@ fn cordon(node: &NodeFacts, marker: Marker) -> Write<'_> {
     if marker.tainted && !node.tainted {
         sets.push((Field::UpdatingTaint, Value::Set));
     }
-    for (field, set_by) in [
-        (Field::DoNotDisrupt, node.do_not_disrupt),
-        (Field::ScaleDownDisabled, node.scale_down_disabled),
-    ] {
-        if set_by.is_none() {
-            tests.push((field, Value::Absent));
-            sets.push((field, Value::Set));
-        }
-    }
-    let marker = Marker {
-        do_not_disrupt: marker.do_not_disrupt || node.do_not_disrupt.is_none(),
-        scale_down_disabled: marker.scale_down_disabled || node.scale_down_disabled.is_none(),
+    let mut marker = Marker {
         kept_since: None,
         ..marker
     };
+    for (field, key, is_ours) in [
+        (
+            Field::DoNotDisrupt,
+            names::DO_NOT_DISRUPT_ANNOTATION,
+            &mut marker.do_not_disrupt,
+        ),
+        (
+            Field::ScaleDownDisabled,
+            names::SCALE_DOWN_DISABLED_ANNOTATION,
+            &mut marker.scale_down_disabled,
+        ),
+    ] {
+        if node.annotation(key).is_none() {
+            tests.push((field, Value::Absent));
+            sets.push((field, Value::Set));
+            *is_ours = true;
+        }
+    }
     mark(node, tests, sets, marker)
 }
 
@@ -484,7 +492,7 @@ fn put_back(fleet: &FleetFacts<'_>, view: &NodeView<'_>, node: &NodeFacts) -> Op
 /// written it since.
 fn take_back(node: &NodeFacts, rest: Marker) -> Option<Write<'_>> {
     let before = node.marker()?;
-    let is_ours = |set_by| set_by == Some(Words::Ours);
+    let is_ours = |key| node.annotation(key) == Some(names::KEPT_FROM_AUTOSCALERS);
     let rows = [
         (
             Field::Unschedulable,
@@ -500,13 +508,15 @@ fn take_back(node: &NodeFacts, rest: Marker) -> Option<Write<'_>> {
         ),
         (
             Field::DoNotDisrupt,
-            before.do_not_disrupt && !rest.do_not_disrupt && is_ours(node.do_not_disrupt),
+            before.do_not_disrupt
+                && !rest.do_not_disrupt
+                && is_ours(names::DO_NOT_DISRUPT_ANNOTATION),
         ),
         (
             Field::ScaleDownDisabled,
             before.scale_down_disabled
                 && !rest.scale_down_disabled
-                && is_ours(node.scale_down_disabled),
+                && is_ours(names::SCALE_DOWN_DISABLED_ANNOTATION),
         ),
     ];
     let ours = rows.into_iter().filter(|(_, goes)| *goes);

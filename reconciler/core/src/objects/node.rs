@@ -43,24 +43,6 @@ const TAINTS_MAX: usize = 64 * 1024;
 /// a Node, at a cost that grows with their number and is limited: it might refuse to put the node back into service.
 const ENTRIES_MAX: usize = 1_000;
 
-/// The value of an annotation that we may have set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Words {
-    Ours,
-    /// Anything else: somebody has written it.
-    Others,
-}
-
-impl Words {
-    pub fn of(value: &str) -> Self {
-        if value == names::KEPT_FROM_AUTOSCALERS {
-            Self::Ours
-        } else {
-            Self::Others
-        }
-    }
-}
-
 /// The part of a Node that decisions and patches need. It is read once per change of the Node, because passes are far more
 /// frequent. A Node that cannot be read has a marker that cannot be read, so it is left alone and keeps its slot. It counts as one
 /// of its pool, its zone and the control plane all the same.
@@ -96,10 +78,6 @@ pub struct NodeFacts {
     /// Carries the label that keeps it out of load balancers.
     pub excluded: bool,
     pub tainted: bool,
-    /// The annotation that keeps Karpenter from disrupting it, if it is there.
-    pub do_not_disrupt: Option<Words>,
-    /// The annotation that keeps the cluster autoscaler from removing it, if it is there.
-    pub scale_down_disabled: Option<Words>,
     /// It is being deleted, or a taint announces its removal ([`LEAVING_TAINTS`](names::LEAVING_TAINTS)).
     pub leaving: bool,
     /// A person paused this node by its annotation.
@@ -347,12 +325,6 @@ impl NodeFacts {
         self.cordoned_at = cordoned.and_then(|taint| read_time(taint["timeAdded"].as_str()));
         self.volumes_in_use = volumes_in_use.len();
         self.tainted = has_taint(names::UPDATING_TAINT);
-        self.do_not_disrupt = self
-            .annotation(names::DO_NOT_DISRUPT_ANNOTATION)
-            .map(Words::of);
-        self.scale_down_disabled = self
-            .annotation(names::SCALE_DOWN_DISABLED_ANNOTATION)
-            .map(Words::of);
         self.leaving = metadata.deletion_timestamp.is_some()
             || names::LEAVING_TAINTS.iter().any(|key| has_taint(key));
         // Whatever else people write there: nothing starts that they may not have meant to start.

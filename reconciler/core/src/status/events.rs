@@ -87,7 +87,7 @@ impl EventText {
                 ("CordonedAgain", true, note)
             }
             Step::Grant => {
-                let plan = view.led.plan().filter(|plan| !plan.left.is_empty())?;
+                let plan = view.led.plan.as_ref().filter(|plan| !plan.left.is_empty())?;
                 ("PodsLeft", true, left_pods(&plan.left))
             }
             Step::Finish { workloads_back } if workloads_back => {

@@ -13,7 +13,6 @@ use kube::Resource as _;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::cluster::KnownDrain;
 use crate::cluster::{Cluster, Watched as _};
 use crate::facts::Observed;
 use crate::leader::LeaderState;
@@ -190,7 +189,7 @@ pub(crate) fn prepare(cluster: &mut Cluster) -> LeaderState {
 /// Makes known the pods of these nodes, of which none is left.
 pub(crate) fn know_pods(cluster: &mut Cluster, names: &[&str]) {
     for name in names {
-        cluster.record(name).led.drain = Some(KnownDrain::default());
+        cluster.record(name).led.plan = Some(Arc::default());
     }
 }
 

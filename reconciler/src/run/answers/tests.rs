@@ -88,7 +88,7 @@ fn denied(requests: &Requests, second: u64) -> Option<(Option<String>, Option<St
     let (denied, until) = requests.denied(s(second));
     assert_eq!(denied.is_empty(), until.is_none());
     let denied = denied.into_values().next();
-    denied.map(|Denied { node, shadow }| (node, shadow))
+    denied.map(Into::into)
 }
 
 #[test]

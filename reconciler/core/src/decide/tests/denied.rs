@@ -15,7 +15,7 @@ static DRAINED_BEFORE: LazyLock<Marker> = LazyLock::new(|| Marker {
 });
 
 fn denied(view: &mut NodeView<'static>) {
-    led(view, |led| led.denied.shadow = Some(WHY.to_owned()));
+    led(view, |led| led.shadow_denied = Some(WHY.to_owned()));
 }
 
 /// The decision for a node whose shadow takes no change. It is told, whatever is tried.

@@ -4,7 +4,6 @@ use super::first_pools::{pool, rules};
 use super::versions;
 use super::world::*;
 use crate::facts::is_unavailable;
-use crate::objects::Words;
 use crate::rules::GateState;
 
 /// Of a node with both annotations, in service since `kept_since`, or in mid-update.
@@ -32,8 +31,7 @@ fn kept(marker: &Marker) -> NodeView<'_> {
     view.named("brs-a")
         .with_node(|node| {
             (node.version, node.marker) = (Some(NEW.into()), Some(Ok(marker.clone())));
-            (node.do_not_disrupt, node.scale_down_disabled) =
-                (Some(Words::Ours), Some(Words::Ours));
+            annotate(node, [Some(KEPT_FROM_AUTOSCALERS); 2]);
         })
         .with_shadow(|shadow| {
             shadow.status.current_version = Some(NEW);
@@ -49,7 +47,6 @@ fn releases(write: &Write<'_>) -> bool {
 
 #[test]
 fn an_updated_node_comes_back_with_its_annotations() {
-    let both = Some(Words::Ours);
     // It runs what it was to run; or it fell back; or it was empty before.
     for (version, emptied, stay) in [(NEW, true, true), (OLD, true, false), (NEW, false, false)] {
         let drained = Marker {
@@ -58,7 +55,7 @@ fn an_updated_node_comes_back_with_its_annotations() {
         };
         let view = updating(RebootedIntoUpdate, RebootedIntoUpdate)
             .marked_by(&drained)
-            .with_node(|node| (node.do_not_disrupt, node.scale_down_disabled) = (both, both))
+            .with_node(|node| annotate(node, [Some(KEPT_FROM_AUTOSCALERS); 2]))
             .rebooted(version);
         let back = decide(&fleet(), &view);
         assert_eq!(back.reason.as_str(), "Monitoring");
@@ -249,7 +246,7 @@ fn the_release_is_one_write_that_leaves_no_marker() {
     };
     assert!(!released(deposed, vec![kept(&owners)]));
     // A later write of somebody else stays.
-    let seen = of(kept(&owners).with_node(|node| node.do_not_disrupt = Some(Words::Others)));
+    let seen = of(kept(&owners).with_node(|node| annotate(node, [Some("theirs"), None])));
     assert_eq!(sets(write(&first(&seen)), Field::DoNotDisrupt), None);
 }
 

@@ -1,7 +1,6 @@
 //! Tests of pods that stay on an emptied node, of its taint, and of its Node.
 
 use super::world::*;
-use crate::objects::Words;
 use crate::workloads::{Scale, Scales};
 
 fn available(available: u32) -> Scale {
@@ -96,21 +95,18 @@ fn written<'a>(decision: &Decided<'a>) -> [Option<Value<'a>>; 2] {
 
 #[test]
 fn autoscalers_are_kept_away_while_cordoned() {
-    let somebodys = Some(Words::Others);
+    let somebodys = Some("theirs");
     for there in [
         [None, None],
         [somebodys, None],
         [None, somebodys],
-        [None, Some(Words::Ours)],
+        [None, Some(KEPT_FROM_AUTOSCALERS)],
     ] {
         // Earlier values stay.
         let ours = there.map(|there| there.is_none());
         let gone = ours.map(|ours| ours.then_some(Value::Absent));
 
-        let decision = decide(
-            &fleet(),
-            &staged().with_node(|it| [it.do_not_disrupt, it.scale_down_disabled] = there),
-        );
+        let decision = decide(&fleet(), &staged().with_node(|it| annotate(it, there)));
         assert_eq!(decision.reason, Reason::Cordoning);
         let marker = marker_of(&decision);
         assert_eq!([marker.do_not_disrupt, marker.scale_down_disabled], ours);
@@ -124,8 +120,7 @@ fn autoscalers_are_kept_away_while_cordoned() {
 
         let back: NodeView<'_> = updating(RebootedIntoUpdate, RebootedIntoUpdate).rebooted(OLD);
         let back = back.marked_by(&marker).with_node(|node| {
-            [node.do_not_disrupt, node.scale_down_disabled] =
-                there.map(|it| it.or(Some(Words::Ours)));
+            annotate(node, there.map(|it| it.or(Some(KEPT_FROM_AUTOSCALERS))));
         });
         // A host that does not come back is for them to replace, once.
         let away = back.not_ready();

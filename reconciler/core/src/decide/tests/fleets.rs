@@ -14,8 +14,8 @@ use serde_json::json;
 
 use super::Decided;
 use super::objects::Dice;
+use crate::cluster::LedNode;
 use crate::cluster::{Cluster, NodeRecord};
-use crate::cluster::{Denied, KnownDrain, LedNode};
 use crate::decide::{Effect, new_shadow};
 use crate::drain::{DrainPlan, Obstacle};
 use crate::facts::Observed;
@@ -62,19 +62,14 @@ impl Place {
         });
         let denied = |is: bool| is.then(|| "a rule".to_owned());
         LedNode {
-            drain: self.plan.clone().map(|plan| KnownDrain {
-                plan: Arc::new(plan),
-                ..KnownDrain::default()
-            }),
+            plan: self.plan.clone().map(Arc::new),
             obstacle: self
                 .crowded
                 .then_some(Obstacle::TooManyPods)
                 .or(never)
                 .or(now),
-            denied: Denied {
-                node: denied(self.denied),
-                shadow: denied(self.shadow_denied),
-            },
+            node_denied: denied(self.denied),
+            shadow_denied: denied(self.shadow_denied),
             scales: self.missing.map(|missing| {
                 let scale = missing.then_some(Scale {
                     is_leaving: false,

@@ -134,9 +134,9 @@ fn the_lower_limit_is_named() {
         ..idle().not_ready()
     };
     for (of_fleet, of_pool, limit) in [
-        (1, 1, LimitScope::Fleet),
-        (1, 3, LimitScope::Fleet),
-        (9, 1, LimitScope::DefaultPool),
+        (1, 1, "of the fleet (spec.maxUnavailable)"),
+        (1, 3, "of the fleet (spec.maxUnavailable)"),
+        (9, 1, "MAX_CONCURRENT_UPDATE"),
     ] {
         let fleet = FleetFacts {
             ceiling: of_fleet,

@@ -3,12 +3,11 @@
 use brupop_api::names;
 
 use super::world::*;
-use crate::objects::Words;
 
 /// A change of a Node: its field, how the marker tells of it, and how the Node shows it.
 type Row = (Field<'static>, fn(&mut Marker), fn(&mut NodeFacts));
 
-const OURS: Option<Words> = Some(Words::Ours);
+const OURS: Option<&str> = Some(KEPT_FROM_AUTOSCALERS);
 const ROWS: [Row; 5] = [
     (
         Field::Unschedulable,
@@ -28,12 +27,12 @@ const ROWS: [Row; 5] = [
     (
         Field::DoNotDisrupt,
         |it| it.do_not_disrupt = true,
-        |it| it.do_not_disrupt = OURS,
+        |it| annotate(it, [OURS, None]),
     ),
     (
         Field::ScaleDownDisabled,
         |it| it.scale_down_disabled = true,
-        |it| it.scale_down_disabled = OURS,
+        |it| annotate(it, [None, OURS]),
     ),
 ];
 

@@ -16,7 +16,7 @@ fn undrainable(view: &mut NodeView<'static>) {
 }
 
 fn denied(view: &mut NodeView<'static>) {
-    led(view, |led| led.denied.node = Some("a rule".to_owned()));
+    led(view, |led| led.node_denied = Some("a rule".to_owned()));
 }
 
 fn blocked(view: &mut NodeView<'static>) {
@@ -38,7 +38,7 @@ fn waited(view: &mut NodeView<'static>) {
 /// Nobody knows how to empty a node with more pods than are looked at, however its drain ends.
 fn crowded(view: &mut NodeView<'static>) {
     led(view, |led| {
-        (led.drain, led.obstacle) = (None, Some(Obstacle::TooManyPods));
+        (led.plan, led.obstacle) = (None, Some(Obstacle::TooManyPods));
     });
 }
 
@@ -228,7 +228,7 @@ fn a_drain_ends_at_its_deadline_as_configured() {
 fn held_up(view: &mut NodeView<'static>, by: Option<&str>) {
     let by = by.map(str::to_owned);
     led(view, |led| {
-        led.drain.get_or_insert_default().held_up_by = by;
+        led.held_up_by = by;
     });
 }
 

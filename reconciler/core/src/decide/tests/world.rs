@@ -11,6 +11,8 @@ pub(super) use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
 pub(super) use brupop_api::fleet::{
     FailureThreshold, NodeFailure, ResumedVersion, Slot, VersionRecord,
 };
+pub(super) use brupop_api::names::KEPT_FROM_AUTOSCALERS;
+use brupop_api::names::{DO_NOT_DISRUPT_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION};
 pub(super) use brupop_api::shadow::LastFailure;
 pub(super) use brupop_api::{Field, Marker, Problem, State, Value, Write};
 pub(super) use serde_json::json;
@@ -20,8 +22,8 @@ pub(super) use std::sync::{Arc, LazyLock};
 pub(super) use super::{
     Decided, allocate, decide, failures_of, marker_of, next_state, records_of, sets, slot_of, write,
 };
-pub(super) use crate::cluster::{KnownDrain, LedNode};
-pub(super) use crate::decide::{Abort, Effect, LimitScope, Reason, Step};
+pub(super) use crate::cluster::LedNode;
+pub(super) use crate::decide::{Abort, Effect, Reason, Step};
 pub(super) use crate::drain::{DrainPlan, Obstacle, PodKey, TOO_MANY_PODS};
 pub(super) use crate::facts::{FleetFacts, NodeView, Observed, Owner, PoolFacts, TimeFacts};
 pub(super) use crate::objects::Ahead;
@@ -193,13 +195,10 @@ pub(super) fn asked_for() -> NodeView<'static> {
 
 /// One pod is left to evict.
 static KNOWN: LazyLock<LedNode> = LazyLock::new(|| LedNode {
-    drain: Some(KnownDrain {
-        plan: Arc::new(DrainPlan {
-            evict: vec![pod("cart-0")],
-            ..DrainPlan::default()
-        }),
-        ..KnownDrain::default()
-    }),
+    plan: Some(Arc::new(DrainPlan {
+        evict: vec![pod("cart-0")],
+        ..DrainPlan::default()
+    })),
     ..LedNode::default()
 });
 
@@ -222,13 +221,13 @@ pub(super) fn led(view: &mut NodeView<'_>, change: impl FnOnce(&mut LedNode)) {
 /// Changes the plan of the node's drain; its pods are known.
 pub(super) fn plan(view: &mut NodeView<'_>, change: impl FnOnce(&mut DrainPlan)) {
     led(view, |led| {
-        change(Arc::make_mut(&mut led.drain.get_or_insert_default().plan));
+        change(Arc::make_mut(led.plan.get_or_insert_default()));
     });
 }
 
 /// Nothing is known of its pods.
 pub(super) fn unknown_pods(view: &mut NodeView<'_>) {
-    led(view, |led| led.drain = None);
+    led(view, |led| led.plan = None);
 }
 
 /// Its pods are known, and none is left.
@@ -312,6 +311,14 @@ pub(super) fn node(view: &mut NodeView<'_>, change: impl FnOnce(&mut NodeFacts))
     let mut facts = view.node.unwrap().clone();
     change(&mut facts);
     view.node = Some(leaked(facts));
+}
+
+/// Sets the annotations that keep autoscalers away, as far as there are values.
+pub(super) fn annotate(node: &mut NodeFacts, values: [Option<&str>; 2]) {
+    let keys = [DO_NOT_DISRUPT_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION];
+    let there = std::iter::zip(keys, values).filter_map(|(key, value)| Some((key, value?)));
+    let there = there.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    node.annotations.get_or_insert_default().extend(there);
 }
 
 /// The condition Ready, which is so.

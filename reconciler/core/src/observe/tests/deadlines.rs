@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::cluster::Empty;
-use crate::cluster::KnownDrain;
 use crate::deadlines::back_off;
 use brupop_api::shadow::LastFailure;
 use proptest::prelude::*;
@@ -235,14 +234,11 @@ fn an_empty_node_waits_a_minute_after_the_last_volume_that_went() {
             [("n", marked(marker.clone()))],
             [("brs-n", json!({"state": "Idle"}), json!({}))],
         );
-        let drain = KnownDrain {
-            empty: since.map(|since| Empty {
-                since: at(since),
-                volumes: 1,
-            }),
-            ..KnownDrain::default()
-        };
-        cluster.record("brs-n").led.drain = Some(drain);
+        let empty = since.map(|since| Empty {
+            since: at(since),
+            volumes: 1,
+        });
+        cluster.record("brs-n").led.empty = empty;
         let observed = observe_at(&cluster, &POLICY, NOW);
         let time = &observed.views[0].time;
         (time.volumes_overdue, time.drain_overdue, next(&observed))

@@ -53,7 +53,7 @@ fn some_of_the_pods_that_are_left_are_named() {
             left: left.to_vec(),
             ..DrainPlan::default()
         };
-        led.drain.get_or_insert_default().plan = Arc::new(plan);
+        led.plan = Some(Arc::new(plan));
         view.led = &led;
         let note = EventText::of_step(&view, Step::Grant).unwrap().note;
         assert!(note.contains(says) && !note.contains("shop/i"), "{note}");
