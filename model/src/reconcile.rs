@@ -4,7 +4,7 @@ use brupop_api::fleet::BottlerocketFleetStatus;
 use brupop_api::shadow::LastFailure;
 use brupop_api::{Field, Object, State, Value, Write};
 use brupop_apply::{Fields, NotApplied, apply};
-use brupop_core::decide::{self, Abort, Decisions, Effect, Step, decide};
+use brupop_core::decide::{self, Abort, Decisions, Step, decide, drained};
 use brupop_core::facts::{FleetFacts, NodeView};
 use brupop_core::window::Starts;
 
@@ -172,32 +172,23 @@ impl World {
             fleet
         };
         let step = decided_on(&fleet, &views).nodes[node].step;
-        match step.and_then(|step| step.effect(&fleet, &view)) {
-            Some(Effect::Write(mut write)) => {
-                let closed = step == Some(Step::Abort(Abort::PoolClosed));
-                if config.without == Some(Safeguard::NoFailure) && closed {
-                    let failures = LastFailure {
-                        count: 1,
-                        ..LastFailure::default()
-                    };
-                    write
-                        .sets
-                        .push((Field::SpecLastFailure, Value::LastFailure(failures)));
-                }
-                self.write(config, write, saw);
-            }
-            Some(Effect::Grant { confirm, grant }) => {
-                let confirmed = self.confirm(config, node, confirm);
-                if confirmed {
+        let write = step.and_then(|step| step.write(&fleet, &view));
+        let seen = leader.shadow(self, node);
+        match step {
+            Some(Step::Grant) => {
+                let confirm = view.node.map(|node| drained(&fleet, node));
+                if let (Some(confirm), Some(grant)) = (confirm, write)
+                    && self.confirm(config, node, confirm)
+                {
                     self.write(config, grant, saw);
                 }
             }
             // Evicted pods come back to a node that can be scheduled to.
-            Some(Effect::Evict | Effect::Delete) => {
+            Some(Step::Evict | Step::DeletePods) => {
                 let place = &mut self.places[node];
                 place.empty |= place.node.is_some_and(|node| node.unschedulable);
             }
-            Some(Effect::CreateShadow { attempt }) => {
+            Some(Step::CreateShadow { attempt }) => {
                 let owner = leader.node(self, node);
                 let place = &mut self.places[node];
                 // One that belongs to no Node is collected as garbage at once.
@@ -217,12 +208,25 @@ impl World {
                 }
             }
             // Its version is tested, so it goes as it was seen or not at all.
-            Some(Effect::DeleteShadow { .. })
-                if leader.shadow(self, node) == self.places[node].shadow =>
-            {
-                self.places[node].shadow = None;
+            Some(Step::DeleteShadow { .. }) => {
+                let place = &mut self.places[node];
+                place.shadow.take_if(|shadow| seen == Some(*shadow));
             }
-            Some(Effect::DeleteShadow { .. }) | None => {}
+            Some(step) => {
+                let closed = step == Step::Abort(Abort::PoolClosed);
+                if let Some(mut write) = write {
+                    if config.without == Some(Safeguard::NoFailure) && closed {
+                        let failures = LastFailure {
+                            count: 1,
+                            ..LastFailure::default()
+                        };
+                        let failures = Value::LastFailure(failures);
+                        write.sets.push((Field::SpecLastFailure, failures));
+                    }
+                    self.write(config, write, saw);
+                }
+            }
+            None => {}
         }
     }
 

@@ -280,7 +280,9 @@ impl Clock<'_> {
             .as_ref()
             .is_some_and(|it| it.unschedulable);
         let mut wait = steps.drain;
-        if cordoned && (marker.drained_at.is_some() || empty.is_some() || times.record.led.plan.is_none()) {
+        if cordoned
+            && (marker.drained_at.is_some() || empty.is_some() || times.record.led.plan.is_none())
+        {
             wait += times.policy.settle;
         }
         if empty.is_some() {

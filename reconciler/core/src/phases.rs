@@ -7,7 +7,7 @@ use brupop_api::{BottlerocketShadow, State};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::{Cluster, NodeRecord};
-use crate::decide::{Abort, Decisions, Deletion, NOT_RETURNED, Step};
+use crate::decide::{Abort, Decisions, NOT_RETURNED, Step};
 use crate::facts::{FleetFacts, NodeView};
 use crate::objects::read_time;
 use crate::status::shadow_conditions;
@@ -75,7 +75,7 @@ pub fn ended_by(
 ) -> Vec<Ended> {
     let phase = phase_ended_by(cluster, fleet, view, step);
     let other = match step {
-        Step::DeleteShadow(Deletion::UpdatedNodeGone) => Some(Ended::Removed),
+        Step::DeleteShadow { just_updated: true } => Some(Ended::Removed),
         Step::Finish {
             workloads_back: false,
         } => {

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 /// A node without pods whose drain nothing stands in the way of, or this.
 fn led(undrainable: Option<&str>) -> &'static LedNode {
     let mut led = LedNode::default();
-    led.plan = Some(std::sync::Arc::default());
+    led.plan = Some(Arc::default());
     led.obstacle = undrainable.map(|why| Obstacle::Never(why.to_owned()));
     Box::leak(Box::new(led))
 }

@@ -10,7 +10,7 @@ use brupop_api::{
     Write, names,
 };
 use brupop_core::cluster::Cluster;
-use brupop_core::decide::{Deletion, Effect, Reason, Step, new_shadow};
+use brupop_core::decide::{Reason, Step, drained, new_shadow};
 use brupop_core::drain::{DrainPlan, PodKey};
 use brupop_core::facts::{FleetFacts, NodeView};
 use brupop_core::objects::{NodeFacts, PodItem, is_operator_pod};
@@ -225,15 +225,14 @@ impl Request {
         reason: &Reason<'_>,
         fleet: &FleetFacts<'_>,
     ) -> Option<Self> {
-        let effect = step.effect(fleet, view)?;
-        let object = match &effect {
-            Effect::Write(write) => write.object,
-            _ => Object::ShadowSpec(view.shadow_name),
+        let body = body(cluster, view, step, fleet)?;
+        let object = match view.node.filter(|_| step.changes_node()) {
+            Some(node) => Object::Node(node.name()),
+            None => Object::ShadowSpec(view.shadow_name),
         };
-        let body = body(cluster, view, &effect, fleet)?;
         let event = EventText::of_step(view, step);
         let mut context = Context::of(cluster, view, reason.as_str(), event);
-        if step == Step::DeleteShadow(Deletion::UpdatedNodeGone) {
+        if step == (Step::DeleteShadow { just_updated: true }) {
             // Nobody looks at the Events of objects that are gone.
             context.about = Context::of_fleet(cluster, None).about;
         }
@@ -256,40 +255,43 @@ impl Request {
     }
 }
 
-/// Returns what is asked of the API server for this effect; `None` if it is asked elsewhere, or its object was not read.
+/// Returns what this step asks of the API server; `None` if it is asked elsewhere, or its object was not read.
 fn body(
     cluster: &Cluster,
     view: &NodeView<'_>,
-    effect: &Effect<'_>,
+    step: Step<'_>,
     fleet: &FleetFacts<'_>,
 ) -> Option<Body> {
-    Some(match effect {
-        Effect::Write(write) => Body::Patch(patch(cluster, write)?),
-        Effect::Grant { confirm, grant } => {
+    Some(match step {
+        Step::Grant => {
             let (node, plan) = (view.node?, view.led.plan.as_ref()?);
+            let confirm = drained(fleet, node);
             let confirm = Confirm {
                 node: node.name().to_owned(),
                 seen: cluster.version(&confirm.object.owned()),
-                patch: patch(cluster, confirm)?,
+                patch: patch(cluster, &confirm)?,
                 marker: node.marker().cloned(),
                 overlooked: plan.overlooked,
                 left: plan.left.clone(),
             };
-            Body::Grant(Box::new(confirm), patch(cluster, grant)?)
+            Body::Grant(
+                Box::new(confirm),
+                patch(cluster, &step.write(fleet, view)?)?,
+            )
         }
-        Effect::CreateShadow { attempt } => {
+        Step::CreateShadow { attempt } => {
             let (node, uid) = (view.node?.name(), view.node?.uid.as_str());
-            let shadow = new_shadow(node, uid, *attempt, fleet.term, fleet.now);
+            let shadow = new_shadow(node, uid, attempt, fleet.term, fleet.now);
             Body::Create(json!(shadow))
         }
-        Effect::DeleteShadow { uid } => {
+        Step::DeleteShadow { .. } => {
             let shadow = cluster.shadow(view.shadow_name)?;
             Body::Delete(Preconditions {
-                uid: Some((*uid).to_owned()),
+                uid: Some(shadow.metadata.uid.clone()?),
                 resource_version: Some(shadow.metadata.resource_version.clone()?),
             })
         }
-        Effect::Evict | Effect::Delete => return None,
+        _ => Body::Patch(patch(cluster, &step.write(fleet, view)?)?),
     })
 }
 

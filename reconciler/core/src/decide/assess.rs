@@ -5,7 +5,7 @@ use brupop_api::fleet::Slot;
 use brupop_api::shadow::LastFailure;
 use brupop_api::{Marker, Problem, State};
 
-use super::step::{Deletion, Step};
+use super::step::Step;
 use super::{Abort, Reason};
 use crate::drain::Obstacle;
 use crate::facts::{FleetFacts, NodeView, PoolFacts, TimeFacts};
@@ -102,8 +102,8 @@ fn next_step<'a>(
     };
     let owner = view.owner_uid;
     if owner.is_some_and(|owner| owner != node.uid.as_str()) {
-        let replaced = Step::DeleteShadow(Deletion::NodeReplaced);
-        return take(replaced, Reason::NodeReplaced);
+        let just_updated = false;
+        return take(Step::DeleteShadow { just_updated }, Reason::NodeReplaced);
     }
     if let Some(marker) = node.marker()
         && (marker.shadow_uid != shadow.uid || Some(marker.attempt) != shadow.spec.attempt)
@@ -142,12 +142,8 @@ fn without_node<'a>(view: &NodeView<'a>) -> Decision<'a> {
     let in_service = matches!(shadow.spec.state, State::Idle | State::MonitoringUpdate);
     let updated =
         shadow.spec.version.is_some() && shadow.status.current_version == shadow.spec.version;
-    let why = if in_service && updated && view.time.removed_soon {
-        Deletion::UpdatedNodeGone
-    } else {
-        Deletion::NodeGone
-    };
-    take(Step::DeleteShadow(why), gone)
+    let just_updated = in_service && updated && view.time.removed_soon;
+    take(Step::DeleteShadow { just_updated }, gone)
 }
 
 /// A labelled node gets a shadow. On a node that lost both label and shadow, our changes are undone.

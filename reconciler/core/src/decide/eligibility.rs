@@ -5,7 +5,7 @@ use brupop_api::{Marker, Problem, State};
 use semver::Version;
 
 use super::assess::{Case, Decision, abort, take, undo_when_ready, wait, well};
-use super::step::{Deletion, Step};
+use super::step::Step;
 use super::{Abort, OVERGROWN, Reason};
 use crate::facts::{FleetFacts, NodeView, Owner};
 use crate::objects::NodeFacts;
@@ -22,7 +22,8 @@ impl<'a> Case<'_, 'a> {
             return undo_when_ready(node, &view.time, Reason::Finishing);
         }
         if !node.labelled {
-            return take(Step::DeleteShadow(Deletion::OptedOut), Reason::NotLabelled);
+            let just_updated = false;
+            return take(Step::DeleteShadow { just_updated }, Reason::NotLabelled);
         }
         let queues = Reason::LimitReached;
         let Some(slot) = self.slot else {

@@ -25,7 +25,7 @@ use brupop_api::{Field, Marker, Object, State, Value, Write, names};
 pub(crate) use eligibility::goes_back;
 pub(crate) use reason::OVERGROWN;
 pub use reason::{Abort, Named, Reason, WHAT_TO_DO};
-pub use step::{Deletion, Effect, Step, new_shadow};
+pub use step::{Step, drained, new_shadow};
 pub(crate) use versions::NOT_RETURNED;
 pub use versions::why_halted;
 use versions::{Survey, offers};

@@ -32,7 +32,11 @@ pub enum Step<'a> {
         /// The `spec.attempt` that the update begins with.
         attempt: Option<u64>,
     },
-    DeleteShadow(Deletion),
+    /// Deletes the shadow, as it was read.
+    DeleteShadow {
+        /// Its Node was deleted soon after its update: perhaps an autoscaler removes what is updated.
+        just_updated: bool,
+    },
     /// Begins the update to this version.
     Stage(&'a str),
     /// Uses up the attempt of a slot while the shadow stays Idle.
@@ -51,7 +55,7 @@ pub enum Step<'a> {
     Evict,
     /// Deletes the pods that are left at the drain's deadline, including those without a controller.
     DeletePods,
-    /// Records that the node is drained, and grants its reboot.
+    /// Grants the reboot. Before that, a fresh list of the node's pods and then [`drained`] confirm that the node is drained.
     Grant,
     /// Withdraws the grant, unless the agent has claimed its reboot meanwhile.
     WithdrawGrant,
@@ -73,58 +77,14 @@ pub enum Step<'a> {
     Release,
 }
 
-/// Reasons why a shadow is deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deletion {
-    NodeGone,
-    /// Its Node was deleted soon after its update: perhaps an autoscaler removes what is updated.
-    UpdatedNodeGone,
-    /// Its Node was deleted and recreated.
-    NodeReplaced,
-    /// Its node is no longer opted in.
-    OptedOut,
-}
-
-/// A request to the API server.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Effect<'a> {
-    Write(Write<'a>),
-    /// The grant of the reboot. It is made only after a fresh list of the node's pods, and then a write of the Node, have
-    /// confirmed that the node is drained.
-    Grant {
-        /// The write of the Node: it tests that the Node is still cordoned and marked, and records that it is drained now.
-        confirm: Write<'a>,
-        grant: Write<'a>,
-    },
-    CreateShadow {
-        /// The `spec.attempt` that the update begins with.
-        attempt: Option<u64>,
-    },
-    /// The shadow with this UID is deleted.
-    DeleteShadow {
-        uid: &'a str,
-    },
-    Evict,
-    Delete,
-}
-
 impl<'a> Step<'a> {
-    /// Returns what this step asks of the API server; `None` if an object that it is about is not there.
-    pub fn effect(self, fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Option<Effect<'a>> {
-        Some(match self {
-            Self::CreateShadow { attempt } => Effect::CreateShadow { attempt },
-            Self::DeleteShadow(_) => Effect::DeleteShadow {
-                uid: view.shadow?.uid,
-            },
-            Self::Evict => Effect::Evict,
-            Self::DeletePods => Effect::Delete,
-            Self::Grant => Effect::Grant {
-                confirm: drained(fleet, view.node?),
-                grant: self.write_of_shadow(fleet, view)?,
-            },
-            _ if self.changes_node() => Effect::Write(self.write_of_node(fleet, view)?),
-            _ => Effect::Write(self.write_of_shadow(fleet, view)?),
-        })
+    /// Returns the write that this step makes; `None` if it makes none, or an object that it is about is not there.
+    pub fn write(self, fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Option<Write<'a>> {
+        if self.changes_node() {
+            self.write_of_node(fleet, view)
+        } else {
+            self.write_of_shadow(fleet, view)
+        }
     }
 
     /// A change of the shadow's spec, in the leader's term. It tests that the shadow still has the generation that was read.
@@ -455,8 +415,9 @@ fn cordon(node: &NodeFacts, marker: Marker) -> Write<'_> {
     mark(node, tests, sets, marker)
 }
 
-/// The node is cordoned, and was seen empty now.
-fn drained<'a>(fleet: &FleetFacts<'a>, node: &'a NodeFacts) -> Write<'a> {
+/// Returns the write of the Node that goes before the grant of its reboot, after a fresh list of its pods: it tests that the Node is
+/// still cordoned and marked, and records that it is drained now.
+pub fn drained<'a>(fleet: &FleetFacts<'a>, node: &'a NodeFacts) -> Write<'a> {
     let drained = Marker {
         drained_at: Some(fleet.now.to_owned()),
         term: fleet.term,

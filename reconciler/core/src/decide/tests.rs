@@ -39,14 +39,16 @@ use brupop_api::shadow::LastFailure;
 use brupop_api::{Field, Marker, State, Value, Write};
 
 use super::assess::assess;
-use super::{Decision, Decisions, Effect, Reason, Step, release};
+use super::{Decision, Decisions, Reason, Step, drained, release};
 use crate::facts::{FleetFacts, NodeView};
 
 /// The decision for a node, and its requests to the API server.
 #[derive(Clone, Debug, PartialEq)]
 struct Decided<'a> {
     step: Option<Step<'a>>,
-    effect: Option<Effect<'a>>,
+    write: Option<Write<'a>>,
+    /// What confirms a grant.
+    confirm: Option<Write<'a>>,
     reason: Reason<'a>,
 }
 
@@ -63,10 +65,22 @@ fn decide<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Decided<'a> {
 impl<'a> Decided<'a> {
     fn of(fleet: &FleetFacts<'a>, view: &NodeView<'a>, decision: Decision<'a>) -> Self {
         let Decision { step, reason, .. } = decision;
-        let effect = step.map(|step| step.effect(fleet, view).expect("its objects are there"));
+        let write = step.and_then(|step| step.write(fleet, view));
+        let is_no_write = |step: &Step<'_>| {
+            matches!(
+                step,
+                Step::CreateShadow { .. }
+                    | Step::DeleteShadow { .. }
+                    | Step::Evict
+                    | Step::DeletePods
+            )
+        };
+        assert_eq!(write.is_none(), step.is_none_or(|step| is_no_write(&step)));
+        let granted = view.node.filter(|_| step == Some(Step::Grant));
         Self {
             step,
-            effect,
+            write,
+            confirm: granted.map(|node| drained(fleet, node)),
             reason,
         }
     }
@@ -78,10 +92,8 @@ fn allocate<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Decisions<'a>
 }
 
 fn write<'d, 'a>(decision: &'d Decided<'a>) -> &'d Write<'a> {
-    match &decision.effect {
-        Some(Effect::Write(write) | Effect::Grant { grant: write, .. }) => write,
-        other => panic!("no write but {other:?}, because {:?}", decision.reason),
-    }
+    let write = decision.write.as_ref();
+    write.unwrap_or_else(|| panic!("no write: {decision:?}"))
 }
 
 /// Returns what a write sets a field to.

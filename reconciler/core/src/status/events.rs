@@ -8,7 +8,7 @@ use brupop_api::names;
 use brupop_api::printable::printable;
 
 use super::what_to_do;
-use crate::decide::{Abort, Deletion, Reason, Step, why_halted};
+use crate::decide::{Abort, Reason, Step, why_halted};
 use crate::drain::PodKey;
 use crate::facts::NodeView;
 use crate::workloads::Evicted;
@@ -87,7 +87,11 @@ impl EventText {
                 ("CordonedAgain", true, note)
             }
             Step::Grant => {
-                let plan = view.led.plan.as_ref().filter(|plan| !plan.left.is_empty())?;
+                let plan = view
+                    .led
+                    .plan
+                    .as_ref()
+                    .filter(|plan| !plan.left.is_empty())?;
                 ("PodsLeft", true, left_pods(&plan.left))
             }
             Step::Finish { workloads_back } if workloads_back => {
@@ -110,7 +114,7 @@ impl EventText {
                 let note = format!("{why} ({current}, wanted {version}){left}{what_to_do}");
                 ("UpdateAborted", true, note)
             }
-            Step::DeleteShadow(Deletion::UpdatedNodeGone) => {
+            Step::DeleteShadow { just_updated: true } => {
                 let note = format!(
                     "the node {} was deleted soon after its update to {version}; if this happens again, an autoscaler may remove \
                      updated nodes: see Autoscalers in docs/operations.md",
@@ -118,7 +122,7 @@ impl EventText {
                 );
                 ("UpdatedNodeRemoved", false, note)
             }
-            Step::DeleteShadow(Deletion::OptedOut) => {
+            Step::DeleteShadow { .. } if view.node.is_some_and(|node| !node.labelled) => {
                 let note = format!(
                     "the label {}={} is gone, so the node is no longer updated; it runs {current}",
                     names::UPDATER_INTERFACE_LABEL,

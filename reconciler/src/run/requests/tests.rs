@@ -250,8 +250,8 @@ fn a_denial_is_neither_a_failed_test_nor_a_failure() {
 
 const NOW: &str = "2026-11-21T04:00:00Z";
 
-/// Returns what is asked for an effect on the node, with this shadow or none.
-fn asked(shadow: Option<Value>, effect: &Effect<'_>) -> Option<Body> {
+/// Returns what is asked for a step of the node, with this shadow or none.
+fn asked(shadow: Option<Value>, step: Step<'_>) -> Option<Body> {
     let mut cluster = Cluster::default();
     if let Some(shadow) = shadow {
         cluster.record("brs-n").shadow = Some(Arc::new(serde_json::from_value(shadow).unwrap()));
@@ -268,7 +268,7 @@ fn asked(shadow: Option<Value>, effect: &Effect<'_>) -> Option<Body> {
         ledger_term: Some(7),
         ..FleetFacts::EXAMPLE
     };
-    body(&cluster, &view, effect, &fleet)
+    body(&cluster, &view, step, &fleet)
 }
 
 fn shadow_with(metadata: &Value) -> Value {
@@ -282,9 +282,11 @@ fn shadow_with(metadata: &Value) -> Value {
 
 #[test]
 fn a_shadow_is_deleted_only_as_read() {
-    let delete = Effect::DeleteShadow { uid: "u" };
+    let delete = Step::DeleteShadow {
+        just_updated: false,
+    };
     let read = Some(shadow_with(&json!({"resourceVersion": "41"})));
-    let Some(Body::Delete(preconditions)) = asked(read, &delete) else {
+    let Some(Body::Delete(preconditions)) = asked(read, delete) else {
         panic!("it is deleted")
     };
     assert_eq!(
@@ -292,7 +294,7 @@ fn a_shadow_is_deleted_only_as_read() {
         json!({"uid": "u", "resourceVersion": "41"})
     );
     assert!(
-        asked(Some(shadow_with(&json!({}))), &delete).is_none(),
+        asked(Some(shadow_with(&json!({}))), delete).is_none(),
         "not without its version"
     );
 }

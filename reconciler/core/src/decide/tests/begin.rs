@@ -10,7 +10,7 @@ fn nothing_is_written_without_our_term() {
             ledger_term,
             ..fleet()
         };
-        assert_eq!(decide(&fleet, &idle()).effect, None);
+        assert_eq!(decide(&fleet, &idle()).step, None);
         assert_eq!(allocate(&fleet, &[idle()]).write, None);
     }
 }
@@ -19,9 +19,13 @@ fn nothing_is_written_without_our_term() {
 fn a_shadow_comes_and_goes_with_its_opted_in_node() {
     let marker = marker(3, true);
     let unlabelled = idle().with_node(|node| node.labelled = false);
-    let create = |attempt| Some(Effect::CreateShadow { attempt });
-    let delete = || Some(Effect::DeleteShadow { uid: UID });
-    for (what, view, effect) in rows! {
+    let create = |attempt| Some(Step::CreateShadow { attempt });
+    let delete = || {
+        Some(Step::DeleteShadow {
+            just_updated: false,
+        })
+    };
+    for (what, view, step) in rows! {
         "opted in", NodeView { shadow: None, ..idle() } => create(None);
         // At the next attempt, so that the old marker is over.
         "lost in mid-update", NodeView { shadow: None, ..idle().marked_by(&marker) } => create(Some(4));
@@ -30,7 +34,7 @@ fn a_shadow_comes_and_goes_with_its_opted_in_node() {
         "of an earlier node", NodeView { owner_uid: Some("an earlier node"), ..idle() } => delete();
         "of a node that is gone", NodeView { node: None, ..idle() } => delete();
     } {
-        assert_eq!(decide(&fleet(), &view).effect, effect, "{what}");
+        assert_eq!(decide(&fleet(), &view).step, step, "{what}");
     }
 }
 
@@ -57,7 +61,7 @@ fn only_slots_that_are_taken_test_the_pause() {
 
 #[test]
 fn a_slot_comes_before_the_spec_moves() {
-    assert_eq!(decide(&without_slots(), &idle()).effect, None);
+    assert_eq!(decide(&without_slots(), &idle()).step, None);
     let decision = decide(&fleet(), &idle());
     for (field, value) in [
         (Field::SpecState, Value::State(StagedAndPerformedUpdate)),
@@ -222,7 +226,7 @@ fn who_cannot_undo_its_last_update_says_why() {
         for fleet in [fleet(), without_slots()] {
             let decision = decide(&fleet, &view);
             assert_eq!(
-                (decision.reason, decision.effect),
+                (decision.reason, decision.step),
                 (reason, None),
                 "{problem:?}"
             );
@@ -352,7 +356,7 @@ fn beside_another_operator_nothing_starts() {
             },
             &ours
         )
-        .effect
+        .step
         .is_some()
     );
 }

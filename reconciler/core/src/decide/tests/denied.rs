@@ -25,7 +25,7 @@ fn decided(view: &NodeView<'static>) -> Decided<'static> {
         decision.reason,
         Reason::NodeChangesDenied(WHY),
         "{:?}",
-        decision.effect
+        decision.step
     );
     decision
 }
@@ -58,7 +58,7 @@ fn a_denied_shadow_puts_its_node_back_unless_a_grant_may_be_on_its_way() {
 #[test]
 fn a_granted_reboot_goes_on_where_the_shadow_takes_no_change() {
     let waits = decide(&fleet(), &granted(true).marked_by(&DRAINED).with(denied));
-    assert_eq!((waits.effect, waits.reason), (None, Reason::Rebooting));
+    assert_eq!((waits.step, waits.reason), (None, Reason::Rebooting));
     let back = granted(true).marked_by(&DRAINED).rebooted(NEW).with(denied);
     assert_eq!(decide(&fleet(), &back).reason, Reason::ReturningToService);
 }
@@ -67,16 +67,16 @@ fn a_granted_reboot_goes_on_where_the_shadow_takes_no_change() {
 fn a_shadow_that_cannot_be_made_or_moved_is_told() {
     let none = idle().with(|view| view.shadow = None);
     assert!(matches!(
-        decided(&none).effect,
-        Some(Effect::CreateShadow { .. })
+        decided(&none).step,
+        Some(Step::CreateShadow { .. })
     ));
     assert!(
-        matches!(decided(&idle()).effect, Some(Effect::Write(_))),
+        decided(&idle()).write.is_some(),
         "the slot is to be used up"
     );
     let without_slot = decide(&without_slots(), &idle().with(denied));
     assert_eq!(
-        (without_slot.effect, without_slot.reason),
+        (without_slot.step, without_slot.reason),
         (None, Reason::NodeChangesDenied(WHY))
     );
 }

@@ -189,7 +189,7 @@ fn first<'o>(observed: &'o Observed<'_>) -> Decided<'o> {
 fn released(fleet: FleetFacts<'_>, views: Vec<NodeView<'_>>) -> bool {
     let observed = observed(fleet, views);
     let decision = first(&observed);
-    decision.effect.is_some() && releases(write(&decision))
+    decision.step.is_some() && releases(write(&decision))
 }
 
 #[test]

@@ -16,7 +16,7 @@ use super::Decided;
 use super::objects::Dice;
 use crate::cluster::LedNode;
 use crate::cluster::{Cluster, NodeRecord};
-use crate::decide::{Effect, new_shadow};
+use crate::decide::{Step, new_shadow};
 use crate::drain::{DrainPlan, Obstacle};
 use crate::facts::Observed;
 use crate::leader::LeaderState;
@@ -209,7 +209,7 @@ impl Fleet {
     /// Carries out what was decided for a node; true if that is something that the reconciler does by itself.
     pub(super) fn carry_out(&mut self, name: &str, decision: &Decided<'_>) -> bool {
         let place = self.places.get_mut(name).unwrap();
-        if let Some(Effect::Grant { confirm, .. }) = &decision.effect {
+        if let Some(confirm) = &decision.confirm {
             // It may have been confirmed at this very time.
             assert_eq!(
                 apply(confirm, place.node.as_mut().unwrap()),
@@ -217,8 +217,8 @@ impl Fleet {
                 "{confirm:?}"
             );
         }
-        match &decision.effect {
-            Some(Effect::Write(write) | Effect::Grant { grant: write, .. }) => match write.object {
+        if let Some(write) = &decision.write {
+            match write.object {
                 Object::ShadowSpec(_) => {
                     let shadow = place.shadow.as_mut().unwrap();
                     changes(write, shadow);
@@ -227,14 +227,16 @@ impl Fleet {
                 }
                 Object::Node(_) => changes(write, place.node.as_mut().unwrap()),
                 other => panic!("a node's decision writes {other:?}"),
-            },
-            Some(Effect::CreateShadow { attempt }) => {
+            }
+        }
+        match decision.step {
+            Some(Step::CreateShadow { attempt }) => {
                 let node = place.node.as_ref().unwrap();
                 let (node, uid) = (
                     node.metadata.name.as_deref().unwrap(),
                     node.metadata.uid.as_deref().unwrap(),
                 );
-                let mut made = new_shadow(node, uid, *attempt, TERM, NOW);
+                let mut made = new_shadow(node, uid, attempt, TERM, NOW);
                 (made.metadata.uid, made.metadata.generation) =
                     (Some("uid-made-again".to_owned()), Some(1));
                 assert!(
@@ -242,11 +244,9 @@ impl Fleet {
                     "a shadow is made where there is one"
                 );
             }
-            Some(Effect::DeleteShadow { uid }) => {
-                let gone = place.shadow.take().unwrap();
-                assert_eq!(gone.metadata.uid.as_deref(), Some(*uid));
-            }
-            Some(Effect::Evict | Effect::Delete) | None => return false,
+            Some(Step::DeleteShadow { .. }) => drop(place.shadow.take().unwrap()),
+            Some(Step::Evict | Step::DeletePods) | None => return false,
+            Some(_) => {}
         }
         true
     }

@@ -66,7 +66,7 @@ fn nothing_begins_however_it_is_asked_for() {
             reason.is_none(),
             "{gate:?}"
         );
-        assert_eq!(with_slot.effect.is_none(), gate == AWAITED, "{gate:?}");
+        assert_eq!(with_slot.step.is_none(), gate == AWAITED, "{gate:?}");
     }
 }
 
@@ -118,7 +118,7 @@ fn what_has_begun_is_held_where_it_may_wait() {
             );
             assert_eq!(decision.reason, reason, "{what}, {gate:?}");
             assert_eq!(
-                decision.effect.is_none(),
+                decision.step.is_none(),
                 reason == closed || reason == unknown,
                 "{what}, {gate:?}"
             );

@@ -87,7 +87,7 @@ fn a_marker_of_an_earlier_attempt_is_undone() {
             "{state}"
         );
         assert_eq!(
-            decide(&fleet(), &view.not_ready()).effect,
+            decide(&fleet(), &view.not_ready()).step,
             None,
             "{state}: not while it may be rebooting"
         );
@@ -98,7 +98,7 @@ fn a_marker_of_an_earlier_attempt_is_undone() {
 fn a_silent_agent_loses_its_slot() {
     for state in [RebootedIntoUpdate, MonitoringUpdate] {
         let view = updating(state, StagedAndPerformedUpdate).rebooted(NEW);
-        assert_eq!(decide(&fleet(), &view).effect, None, "{state}");
+        assert_eq!(decide(&fleet(), &view).step, None, "{state}");
         let late = view.with(|view| view.time.step_overdue = true);
         assert_eq!(aborts(&late), Some(Abort::DeadlineExceeded), "{state}");
         let unlabelled = view.with_node(|node| node.labelled = false);
@@ -178,7 +178,7 @@ fn silence_of_the_boot_before_ends_nothing() {
             });
         let decision = decide(&fleet(), &view);
         assert_eq!(
-            (decision.reason, decision.effect),
+            (decision.reason, decision.step),
             (Reason::AgentNotReported, None),
             "{granted_for:?}"
         );

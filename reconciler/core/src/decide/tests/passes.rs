@@ -11,7 +11,7 @@ use proptest::test_runner::TestRunner;
 
 use super::fleets::{Fleet, never};
 use super::{Decided, allocate, decide, records_of};
-use crate::decide::{Abort, Effect, Reason, Step};
+use crate::decide::{Abort, Reason, Step};
 use crate::facts::NodeView;
 use crate::window::Starts;
 
@@ -66,28 +66,30 @@ pub(super) fn is_idle(view: &NodeView<'_>) -> bool {
 
 /// Returns what is done although the condition does not say that the node moves.
 fn is_house_keeping(decision: &Decided<'_>, view: &NodeView<'_>) -> bool {
-    match (&decision.effect, &decision.reason) {
+    match (&decision.step, &decision.write, &decision.reason) {
         (
-            Some(Effect::CreateShadow { .. }),
+            Some(Step::CreateShadow { .. }),
+            _,
             Reason::AgentNotReported | Reason::NodeChangesDenied(_),
         )
         | (
-            Some(Effect::DeleteShadow { .. }),
+            Some(Step::DeleteShadow { .. }),
+            _,
             Reason::NodeGone
             | Reason::NodeReplaced
             | Reason::NotLabelled
             | Reason::NodeChangesDenied(_),
         ) => true,
         // Changes left on a node that is no longer opted in.
-        (Some(Effect::Write(write)), Reason::NotLabelled) => {
+        (_, Some(write), Reason::NotLabelled) => {
             matches!(write.object, Object::Node(_))
         }
         // It is tried, and refused.
-        (Some(Effect::Write(write)), Reason::NodeChangesDenied(_)) => {
+        (_, Some(write), Reason::NodeChangesDenied(_)) => {
             only_undoes(write) || matches!(write.object, Object::ShadowSpec(_))
         }
         // A slot that is not wanted after all; the reason is why it is not.
-        (Some(Effect::Write(write)), _) => {
+        (_, Some(write), _) => {
             is_idle(view) && write.sets.contains(&(Field::SpecVersion, Value::Absent))
         }
         _ => false,
@@ -180,11 +182,11 @@ proptest! {
             prop_assert!(!reason.message().is_empty(), "{reason:?}");
             let moves = reason.status() == ConditionStatus::True;
             let house_keeping = is_house_keeping(&decision, view);
-            prop_assert!(decision.effect.is_none() || moves || house_keeping, "{decision:?}");
+            prop_assert!(decision.step.is_none() || moves || house_keeping, "{decision:?}");
             // Nodes that wait for a slot wait in one queue, and for nothing else.
             let queued = chosen.queued.iter().filter(|(queued, _)| *queued == index).count();
             prop_assert!(queued <= 1 && (queued == 0 || !chosen.taken.contains(&index)));
-            let waits = matches!(reason, Reason::LimitReached | Reason::CheckingPods) && decision.effect.is_none() && is_idle(view);
+            let waits = matches!(reason, Reason::LimitReached | Reason::CheckingPods) && decision.step.is_none() && is_idle(view);
             prop_assert!(!waits || queued + usize::from(chosen.taken.contains(&index)) == 1
                 || chosen.halted.iter().any(|halted| view.shadow.is_some_and(|shadow| shadow.update() == Some(&halted.version)))
                 || view.node.is_some_and(|node| node.marker.is_some())
@@ -296,13 +298,10 @@ proptest! {
                 continue;
             }
             let decision = decide(&observed.fleet, view);
-            let refused = match &decision.effect {
-                Some(Effect::Write(write) | Effect::Grant { confirm: write, .. }) => {
-                    matches!(write.object, Object::Node(_)) && !(node.marker.is_some() && only_undoes(write))
-                }
-                Some(Effect::Evict | Effect::Delete) => true,
-                _ => false,
-            };
+            let of_node = |write: &&Write<'_>| matches!(write.object, Object::Node(_));
+            let write = decision.write.iter().chain(&decision.confirm).find(of_node);
+            let refused = write.is_some_and(|write| !(node.marker.is_some() && only_undoes(write)))
+                || matches!(decision.step, Some(Step::Evict | Step::DeletePods));
             prop_assert!(!refused, "{decision:?}");
         }
     }

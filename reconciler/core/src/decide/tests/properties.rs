@@ -50,11 +50,9 @@ proptest! {
         let cluster = fleet.cluster();
         let observed = fleet.observe(&cluster);
         let decided = observed.decide();
-        let effects = observed.views.iter().zip(&decided.nodes).filter_map(|(view, it)| it.step?.effect(&observed.fleet, view));
-        let of_nodes = effects.flat_map(|effect| match effect {
-            Effect::Write(write) => vec![write],
-            Effect::Grant { confirm, grant } => vec![confirm, grant],
-            _ => vec![],
+        let of_nodes = observed.views.iter().zip(&decided.nodes).flat_map(|(view, decision)| {
+            let decision = Decided::of(&observed.fleet, view, *decision);
+            decision.write.into_iter().chain(decision.confirm)
         });
         let terms = [None, Some(fleet.status())].map(|ledger| new_term(ledger, &observed.views).1);
         let bare = bare();
@@ -73,15 +71,16 @@ proptest! {
             let aborts = decision.as_ref().is_some_and(|it| matches!(it.reason, Reason::Aborting(_)));
             prop_assert!(!aborts, "a claimed reboot: {decision:?}");
             let (Some(node), Some(shadow)) = (view.node, view.shadow) else { continue };
-            match decide(&observed.fleet, view).effect {
-                Some(Effect::Grant { confirm, grant }) => {
+            let Decided { write, confirm, .. } = decide(&observed.fleet, view);
+            match (write, confirm) {
+                (Some(grant), Some(confirm)) => {
                     prop_assert_eq!(sets(&grant, Field::SpecRebootGrantedBootId), Some(Value::text(node.boot_id())));
                     let draining = node.marker().is_some_and(|marker| marker.drain_started_at.is_some());
                     prop_assert!(draining && node.unschedulable && view.led.is_drained());
                     prop_assert!(confirm.tests.contains(&(Field::Unschedulable, Value::Set)));
                     prop_assert_eq!(view.slot(&observed.fleet).map(|slot| slot.attempt), shadow.spec.attempt);
                 }
-                Some(Effect::Write(write)) => {
+                (Some(write), None) => {
                     let granted = sets(&write, Field::SpecRebootGrantedBootId);
                     prop_assert!(matches!(granted, None | Some(Value::Absent)), "{granted:?}");
                     let ours = |at: fn(&Marker) -> &Option<String>| node.marker().is_some_and(|it| at(it).is_some());

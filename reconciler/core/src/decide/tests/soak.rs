@@ -30,7 +30,7 @@ fn the_soak_ends_when_workloads_are_back() {
             "{evicted:?}, overdue: {overdue}, verified: {verified}"
         );
         let ends = reason == Reason::Finishing;
-        assert_eq!(decision.effect.is_some(), ends, "{reason:?}");
+        assert_eq!(decision.step.is_some(), ends, "{reason:?}");
         assert!(!ends || next_state(&decision) == Some(Idle), "{reason:?}");
     }
 }
@@ -86,7 +86,7 @@ fn given_up_in_service_keeps_no_slot() {
             .marked_by(marker)
             .with_node(|node| node.readiness = Some(readiness(ready)));
         assert_eq!(
-            decide(&fleet(), &view).effect.is_some(),
+            decide(&fleet(), &view).step.is_some(),
             undone,
             "{marker:?}, Ready: {ready}"
         );

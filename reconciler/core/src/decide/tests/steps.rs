@@ -41,7 +41,7 @@ fn a_staged_node_is_taken_out_in_order() {
         ..marker(1, false)
     };
     marked(&mut view, &cordoned);
-    assert_eq!(decide(&fleet, &view).effect, Some(Effect::Evict));
+    assert_eq!(decide(&fleet, &view).step, Some(Step::Evict));
     drained(&mut view);
     let granted = |view: &NodeView<'_>, claim| {
         let decision = decide(&fleet, view);
@@ -55,7 +55,7 @@ fn a_staged_node_is_taken_out_in_order() {
                 .tests
                 .contains(&(Field::StatusRebootClaimedBootId, claim))
         );
-        let Some(Effect::Grant { confirm, .. }) = decision.effect else {
+        let Some(confirm) = decision.confirm else {
             panic!("it is a grant")
         };
         assert!(confirm.tests.contains(&(Field::Unschedulable, Value::Set)));
@@ -121,17 +121,17 @@ fn no_node_is_emptied_without_admission() {
         let view = staged().with(|view| view.time.exclude = exclude);
         let decision = decide(&fleet, &view);
         assert_eq!(
-            (decision.effect, decision.reason),
+            (decision.step, decision.reason),
             (None, Reason::AdmissionNotEnforced)
         );
-        let effect = decide(&fleet, &view.marked_by(&CORDONED)).effect;
-        assert_eq!(effect, Some(Effect::Evict), "what has begun goes on");
+        let step = decide(&fleet, &view.marked_by(&CORDONED)).step;
+        assert_eq!(step, Some(Step::Evict), "what has begun goes on");
     }
 }
 
 #[test]
 fn without_a_slot_no_node_is_emptied() {
-    assert_eq!(decide(&without_slots(), &staged()).effect, None);
+    assert_eq!(decide(&without_slots(), &staged()).step, None);
     let other = slot(SHADOW, "an earlier shadow", 1);
     assert_eq!(
         decide(
@@ -141,7 +141,7 @@ fn without_a_slot_no_node_is_emptied() {
             },
             &staged()
         )
-        .effect,
+        .step,
         None
     );
 }
@@ -233,7 +233,7 @@ fn pods_after_the_drain_are_evicted_first() {
     unknown_pods(&mut view);
     let decision = decide(&fleet(), &view);
     assert_eq!(
-        (decision.effect, decision.reason),
+        (decision.step, decision.reason),
         (None, Reason::Draining),
         "a new leader looks first"
     );
@@ -241,7 +241,7 @@ fn pods_after_the_drain_are_evicted_first() {
     drained(&mut view);
     let decision = decide(&fleet(), &view);
     assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
-    let Some(Effect::Grant { confirm, .. }) = &decision.effect else {
+    let Some(confirm) = &decision.confirm else {
         panic!("on a fresh list: {decision:?}")
     };
     assert!(
@@ -310,7 +310,7 @@ fn empty_boot_id_in_mid_update_waits() {
             let view = view.with_node(|node| node.boot_id = String::new());
             let decision = decide(&fleet(), &view);
             assert_eq!(
-                (decision.effect, decision.reason.as_str()),
+                (decision.step, decision.reason.as_str()),
                 (None, "NotUnderstood")
             );
             // A claim says that the host went down; nothing else does.
@@ -338,7 +338,7 @@ fn after_the_claim_only_the_node_counts() {
     let decision = decide(&fleet(), &view);
     let sentence = decision.reason.message();
     assert_eq!(
-        (decision.effect, decision.reason.as_str()),
+        (decision.step, decision.reason.as_str()),
         (None, "RebootOverdue")
     );
     assert!(
@@ -408,7 +408,7 @@ fn an_update_of_another_operator_is_left_alone() {
                 });
             let decision = decide(&fleet(), &view);
             assert_eq!(
-                (decision.effect, decision.reason),
+                (decision.step, decision.reason),
                 (None, Reason::OtherOperatorsUpdate),
                 "{state:?}"
             );

@@ -47,10 +47,7 @@ fn nothing_done() -> Marker {
 
 /// Returns what this step writes.
 fn written<'a>(step: Step<'a>, view: &NodeView<'a>) -> Write<'a> {
-    let Some(Effect::Write(write)) = step.effect(&fleet(), view) else {
-        panic!("{step:?} is a write")
-    };
-    write
+    step.write(&fleet(), view).unwrap()
 }
 
 #[test]
@@ -102,11 +99,11 @@ fn autoscalers_may_replace_a_node_that_died_during_its_update() {
     ] {
         let dead = view.marked_by(&marker).not_ready();
         assert_eq!(decide(&fleet(), &dead).reason, Reason::NodeNotReady);
-        assert_eq!(decide(&fleet(), &dead).effect, None);
+        assert_eq!(decide(&fleet(), &dead).step, None);
         let rest = marker_of(&decide(&fleet(), &dead.with(|it| it.time.lost = true)));
         assert!(!rest.keeps_autoscalers_away() && rest.cordoned_at == marker.cordoned_at);
         let released = dead.marked_by(&rest).with(|it| it.time.lost = true);
-        assert_eq!(decide(&fleet(), &released).effect, None, "once");
+        assert_eq!(decide(&fleet(), &released).step, None, "once");
     }
 }
 
@@ -133,9 +130,7 @@ fn a_request_ends_with_its_update() {
                 (shadow.spec.version, shadow.spec.attempt) = (version, Some(attempt));
             });
         let decision = decide(&without_slots(), &view);
-        let Some(Effect::Write(write)) = &decision.effect else {
-            panic!("{:?}", decision.effect);
-        };
+        let write = write(&decision);
         let removed = sets(write, Field::UpdateNow).is_some();
         let tested = (Field::UpdateNow, Value::text("true"));
         assert_eq!((removed, write.tests.contains(&tested)), (is_past, is_past));
@@ -167,11 +162,7 @@ fn past_retry_goes_with_the_next_change_of_the_node() {
                 (shadow.spec.attempt, shadow.spec.last_failure) = (Some(3), failures);
             });
         let decision = decide(&without_slots(), &view);
-        let write = if let Some(Effect::Write(write)) = &decision.effect {
-            Some(write)
-        } else {
-            None
-        };
+        let write = decision.write.as_ref();
         assert_eq!(
             write.is_some(),
             marker.is_some(),

@@ -113,8 +113,8 @@ fn unknown_pods_hold_the_nodes_place() {
 
 #[test]
 fn what_stands_in_the_way_ends_an_update_before_its_cordon() {
-    let begun = Some(Effect::Evict);
-    let rows: [(Change, Abort, bool, Option<Effect<'_>>); 2] = [
+    let begun = Some(Step::Evict);
+    let rows: [(Change, Abort, bool, Option<Step<'_>>); 2] = [
         // A started step has its deadline.
         (undrainable, Abort::CannotDrain, false, begun),
         // It backs off, more each time.
@@ -128,11 +128,8 @@ fn what_stands_in_the_way_ends_an_update_before_its_cordon() {
             (Reason::Aborting(why), Some(Idle))
         );
         assert_eq!(failures_of(&decision).is_some(), is_failure, "{why:?}");
-        let effect = decide(&fleet(), &view.marked_by(&CORDONED)).effect;
-        assert!(
-            cordoned.is_none() || effect == cordoned,
-            "{why:?}: {effect:?}"
-        );
+        let step = decide(&fleet(), &view.marked_by(&CORDONED)).step;
+        assert!(cordoned.is_none() || step == cordoned, "{why:?}: {step:?}");
     }
 }
 
@@ -216,11 +213,11 @@ fn a_drain_ends_at_its_deadline_as_configured() {
         Reason::Aborting(Abort::DrainTimedOut)
     );
     view.force = true;
-    assert_eq!(decide(&fleet(), &view).effect, Some(Effect::Delete));
+    assert_eq!(decide(&fleet(), &view).step, Some(Step::DeletePods));
     view.time.drain_overdue = false;
     assert_eq!(
-        decide(&fleet(), &view).effect,
-        Some(Effect::Evict),
+        decide(&fleet(), &view).step,
+        Some(Step::Evict),
         "not before it"
     );
 }
