@@ -102,14 +102,25 @@ fn identity(json: &str) -> ObjectMeta {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Shape {
-        metadata: Metadata,
+        metadata: Identity,
+    }
+
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Identity {
+        namespace: Option<String>,
+        name: Option<String>,
+        uid: Option<String>,
+        resource_version: Option<String>,
     }
 
     let Shape { metadata } = serde_json::from_str(json).unwrap_or_default();
     ObjectMeta {
-        generation: None,
-        owner_references: None,
-        ..metadata.into()
+        namespace: metadata.namespace,
+        name: metadata.name,
+        uid: metadata.uid,
+        resource_version: metadata.resource_version,
+        ..ObjectMeta::default()
     }
 }
 

@@ -2,6 +2,7 @@
 //! pause, window, freeze or gate held them. It writes nothing: it makes a pass of the loop that sends nothing.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::cli::Settings;
 use crate::metrics::Metrics;
-use crate::process::{ProcessError, own_node, reporter};
+use crate::process::{own_node, reporter};
 use crate::run::Pass;
 use crate::run::Reconciler;
 use crate::run::checks::Finding;
@@ -82,8 +83,8 @@ pub struct Plan {
 ///
 /// # Errors
 /// The cluster cannot be read, or the settings cannot be understood.
-pub async fn run(settings: Settings, now: bool) -> Result<String, ProcessError> {
-    let policy = settings.policy().map_err(ProcessError::Schedule)?;
+pub async fn run(settings: Settings, now: bool) -> Result<String, Box<dyn Error + Send + Sync>> {
+    let policy = settings.policy()?;
     let config = ClusterConfig::of_pod("brupop-reconciler-plan")?;
     let client = config.client_without_retry()?;
     let api = ApiServer {
@@ -116,7 +117,7 @@ fn printed(plan: &Plan) -> String {
 
 impl Reconciler {
     /// Decides as if this process led, and sends nothing. Returns the plan once all is read that the decisions need.
-    async fn dry_run(mut self, now: bool) -> Result<Plan, ProcessError> {
+    async fn dry_run(mut self, now: bool) -> Result<Plan, String> {
         let deadline = Instant::now() + DEADLINE;
         self.leading.gates.times = GOOD_IN_A_ROW;
         let watches = Arc::clone(&self.watches);
@@ -130,7 +131,8 @@ impl Reconciler {
                 () = watches.pods_changed.notified() => {}
                 Some(complete) = self.leading.under_way.next() => complete(&mut self),
                 () = sleep_until(deadline) => {
-                    return Err(ProcessError::NotRead(DEADLINE.as_secs(), unread.join(", ")));
+                    let (limit, unread) = (DEADLINE.as_secs(), unread.join(", "));
+                    return Err(format!("not read within {limit} s: {unread}"));
                 }
             }
         }

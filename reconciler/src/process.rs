@@ -1,15 +1,15 @@
 //! Puts the reconciler together and runs it.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use brupop_api::names;
 use brupop_runtime::authorizer::{Authorizer, Requirement};
-use brupop_runtime::tls::{Resolver, TlsError};
+use brupop_runtime::tls::Resolver;
 use brupop_runtime::{
-    ClusterConfig, Health, Heartbeat, OwnThread, Shutdown, client::ClientError, endpoint,
-    metrics_endpoint,
+    ClusterConfig, Health, Heartbeat, OwnThread, Shutdown, endpoint, metrics_endpoint,
 };
 use jiff::Timestamp;
 use kube::Client;
@@ -26,38 +26,12 @@ use crate::watches::Watches;
 /// A loop that has not come round for so long is stuck: this process does not lead, and its kubelet starts it again.
 pub(crate) const STUCK: Duration = Duration::from_secs(10);
 
-/// Reasons why the reconciler, or a plan, cannot run.
-#[derive(Debug, thiserror::Error)]
-pub enum ProcessError {
-    /// No way to the API server.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// The address cannot be listened on.
-    #[error(transparent)]
-    Listen(#[from] endpoint::ListenError),
-    /// There is no certificate for /metrics.
-    #[error(transparent)]
-    Certificate(#[from] TlsError),
-    /// The operating system refuses what is needed.
-    #[error("cannot {0}")]
-    System(&'static str, #[source] std::io::Error),
-    /// The schedule is not understood; says what to write instead.
-    #[error("{0}")]
-    Schedule(String),
-    /// `POD_NAME` is not set.
-    #[error("set POD_NAME to the name of this pod: the Lease and Events carry it")]
-    NoPodName,
-    /// The objects that a plan needs were not read in time.
-    #[error("not read within {0} s: {1}")]
-    NotRead(u64, String),
-}
-
 /// Runs the reconciler until it is told to end.
 ///
 /// # Errors
 /// It cannot start. Once it runs, it logs errors and tries again.
-pub async fn run(settings: Settings) -> Result<(), ProcessError> {
-    let policy = settings.policy().map_err(ProcessError::Schedule)?;
+pub async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let policy = settings.policy()?;
     if !policy.default_pool.open_ever(Timestamp::now()) {
         // It is no error: the expression may have named a day that has come, and what was begun then goes on.
         let expression = &settings.scheduler_cron_expression;
@@ -65,15 +39,15 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
         tracing::warn!(expression, "{says}");
     }
     let us = settings.pod_name.clone().filter(|name| !name.is_empty());
-    let us = us.ok_or(ProcessError::NoPodName)?;
+    let us = us.ok_or("set POD_NAME to the name of this pod: the Lease and Events carry it")?;
     let metrics = Metrics::default();
     let cluster =
         ClusterConfig::of_pod("brupop-reconciler")?.counting(&metrics.process.api_requests);
     let shutdown = Shutdown::on_signals();
-    let shutdown = shutdown.map_err(|why| ProcessError::System("handle signals", why))?;
+    let shutdown = shutdown.map_err(|why| format!("cannot handle signals: {why}"))?;
     // For the Lease and the pages, which go on while something holds the loop up.
     let beside = OwnThread::start("lease");
-    let beside = beside.map_err(|why| ProcessError::System("start a thread", why))?;
+    let beside = beside.map_err(|why| format!("cannot start a thread: {why}"))?;
     let health_listener = beside.make(|| endpoint::listen(settings.health_address))?;
     let metrics_listener = endpoint::listen(settings.metrics_address)?;
     let resolver = Resolver::self_signed(&us)?;

@@ -21,7 +21,7 @@ use brupop_runtime::{FailureLog, Heartbeat, Shutdown};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use jiff::Timestamp;
+use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use kube::runtime::events::Recorder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -276,4 +276,11 @@ impl Wake {
 /// Returns how long it is from `now` to this time; what is past is due now.
 pub(crate) fn until(now: Timestamp, at: Timestamp) -> Duration {
     Duration::try_from(at.duration_since(now)).unwrap_or_default()
+}
+
+/// Returns the time as objects record it, down to this unit.
+pub(crate) fn text(time: Timestamp, smallest: Unit) -> String {
+    let round = TimestampRound::new().smallest(smallest);
+    let rounded = time.round(round.mode(RoundMode::Trunc));
+    rounded.unwrap_or(time).to_string()
 }

@@ -266,7 +266,7 @@ mod tests {
             (json!({"name": "", "uid": "nu"}), "name"),
             (json!({"name": "n", "uid": 1}), "uid"),
         ] {
-            let error = claimed(&token(node)).unwrap_err().to_string();
+            let error = claimed(&token(node)).unwrap_err();
             assert!(
                 error.contains(&format!("/kubernetes.io/node/{missing}:")),
                 "{error}"

@@ -97,11 +97,14 @@ where
 }
 
 /// The code with which a process ends that has come to this. Logs an error as the reason for `what`.
-pub fn ended<E: Error + 'static>(what: &'static str, result: Result<(), E>) -> ExitCode {
+pub fn ended(
+    what: &'static str,
+    result: Result<(), impl Into<Box<dyn Error + Send + Sync>>>,
+) -> ExitCode {
     let Err(error) = result else {
         return ExitCode::SUCCESS;
     };
-    tracing::error!(error = describe(&error), "{what}");
+    tracing::error!(error = describe(&*error.into()), "{what}");
     ExitCode::FAILURE
 }
 

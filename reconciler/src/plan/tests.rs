@@ -232,7 +232,7 @@ async fn what_is_not_read_in_time_is_named() {
     let reconciler = reconciler(Client::new(silent, "ns"), elected);
     let refused = reconciler.dry_run(true).await.unwrap_err();
     assert_eq!(
-        refused.to_string(),
+        refused,
         "not read within 20 s: Nodes, shadows, the fleet, the agents' pods, pools"
     );
 }

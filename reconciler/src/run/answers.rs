@@ -54,15 +54,10 @@ pub(crate) struct Sent {
     /// The reason of the last write of the object, and how often it recurred.
     written_for: (&'static str, u32),
     log: FailureLog,
-    denials: Denials,
-}
-
-/// Changes of an object that the API server did not take.
-#[derive(Debug, Default)]
-struct Denials {
-    in_a_row: u32,
-    why: String,
-    until: Duration,
+    /// Denials of changes in a row, why the last one, and until when they count.
+    denials: u32,
+    denied_because: String,
+    denied_until: Duration,
 }
 
 impl Requests {
@@ -78,11 +73,11 @@ impl Requests {
         now: Duration,
     ) -> (BTreeMap<String, [Option<String>; 2]>, Option<Duration>) {
         let (mut all, mut until) = (BTreeMap::<String, [Option<String>; 2]>::new(), None);
-        for (object, Sent { denials, .. }) in &self.objects {
-            if denials.in_a_row < DENIALS_IN_A_ROW || now >= denials.until {
+        for (object, sent) in &self.objects {
+            if sent.denials < DENIALS_IN_A_ROW || now >= sent.denied_until {
                 continue;
             }
-            let why = &denials.why;
+            let why = &sent.denied_because;
             match object {
                 Object::Node(name) => {
                     let denied = all.entry(names::shadow_name(name)).or_default();
@@ -94,7 +89,7 @@ impl Requests {
                 }
                 _ => continue,
             }
-            until = until.into_iter().chain([denials.until]).min();
+            until = until.into_iter().chain([sent.denied_until]).min();
         }
         (all, until)
     }
@@ -166,11 +161,13 @@ impl Sent {
 
     /// The API server did not take the change, whatever the object's version.
     pub(crate) fn denied(&mut self, why: String, now: Duration) {
-        if now >= self.denials.until {
-            self.denials = Denials::default();
-        }
-        self.denials.in_a_row = self.denials.in_a_row.saturating_add(1);
-        (self.denials.why, self.denials.until) = (why, now + DENIAL_HOLDS_FOR);
+        let before = if now < self.denied_until {
+            self.denials
+        } else {
+            0
+        };
+        self.denials = before.saturating_add(1);
+        (self.denied_because, self.denied_until) = (why, now + DENIAL_HOLDS_FOR);
     }
 
     /// The request failed, or was made too early.
@@ -194,7 +191,7 @@ impl Reconciler {
         for Shown { object, seen, json } in objects {
             let json = json.as_deref().map(RawValue::get);
             version = self.watches.answered(&object, json, seen, now);
-            self.leading.requests.of(&object).denials = Denials::default();
+            self.leading.requests.of(&object).denials = 0;
         }
         let object = request.object.as_str();
         let is_unchanged =

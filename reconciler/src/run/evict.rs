@@ -78,33 +78,25 @@ fn quoted(message: &str) -> String {
     printable(message, MAX_MESSAGE).into_owned()
 }
 
-/// Evicts a pod, if it still has this UID. Use a client that returns 429 instead of trying again.
-pub async fn evict(client: Client, pod: &PodKey) -> EvictionAnswer {
-    let (eviction, params) = (eviction(pod), PostParams::default());
+/// Evicts a pod, or deletes it, if it still has this UID. It keeps its termination grace period. Use a client that returns 429
+/// instead of trying again.
+pub async fn remove(client: Client, pod: &PodKey, by_eviction: bool) -> EvictionAnswer {
     let pods = Api::<Pod>::namespaced(client, &pod.namespace);
-    answer(
-        pods.create_subresource::<_, Status>("eviction", &pod.name, &params, &eviction)
-            .await,
-    )
-}
-
-/// Deletes a pod, if it still has this UID. It keeps its termination grace period.
-pub async fn delete(client: Client, pod: &PodKey) -> EvictionAnswer {
-    let preconditions = kube::api::Preconditions {
-        uid: Some(pod.uid.clone()),
-        resource_version: None,
+    let result = if by_eviction {
+        let (eviction, params) = (eviction(pod), PostParams::default());
+        let evicted =
+            pods.create_subresource::<_, Status>("eviction", &pod.name, &params, &eviction);
+        evicted.await.map(drop)
+    } else {
+        let preconditions = kube::api::Preconditions {
+            uid: Some(pod.uid.clone()),
+            resource_version: None,
+        };
+        let params = DeleteParams::default().preconditions(preconditions);
+        pods.delete(&pod.name, &params).await.map(drop)
     };
-    let params = DeleteParams::default().preconditions(preconditions);
-    answer(
-        Api::<Pod>::namespaced(client, &pod.namespace)
-            .delete(&pod.name, &params)
-            .await,
-    )
-}
-
-fn answer<T>(result: kube::Result<T>) -> EvictionAnswer {
     match result {
-        Ok(_) => EvictionAnswer::Accepted,
+        Ok(()) => EvictionAnswer::Accepted,
         Err(kube::Error::Api(status)) => EvictionAnswer::of(&status),
         Err(error) => EvictionAnswer::Failed(quoted(&describe(&error))),
     }
@@ -280,10 +272,8 @@ impl Evictions {
 impl Reconciler {
     /// Evicts the pods of this plan that are due, or deletes them, as far as there is room.
     pub(crate) fn remove_pods(&mut self, plan: &DrainPlan, by_eviction: bool, wake: &mut Wake) {
-        let (now, room) = (
-            self.now(),
-            MAX_EVICTIONS.saturating_sub(self.evicting.len()),
-        );
+        let now = self.now();
+        let room = MAX_EVICTIONS.saturating_sub(self.evicting.len());
         let evictions = &mut self.leading.drainer.evictions;
         let due = evictions.due(plan, now).into_iter().take(room).cloned();
         for pod in due.collect::<Vec<PodKey>>() {
@@ -293,10 +283,8 @@ impl Reconciler {
                 let answer = if leads_now(&elected).is_none() {
                     // The loop was held up since this was decided.
                     EvictionAnswer::Failed("this process no longer leads".to_owned())
-                } else if by_eviction {
-                    evict(client, &pod).await
                 } else {
-                    delete(client, &pod).await
+                    remove(client, &pod, by_eviction).await
                 };
                 (pod, answer)
             });

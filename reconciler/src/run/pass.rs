@@ -13,12 +13,12 @@ use brupop_core::observe::pools_at;
 use brupop_core::observe::{Now, observe};
 use brupop_core::phases;
 use brupop_core::status::{EventText, halts};
-use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
+use jiff::{Timestamp, Unit};
 
 use crate::metrics::Series;
-use crate::run::checks;
+use crate::run::checks::{self, Check, Finding};
 use crate::run::requests::{Body, Context, Request};
-use crate::run::{Pass, Reconciler, Wake, until};
+use crate::run::{Leading, Pass, Reconciler, Wake, text, until};
 use crate::watches::LOOK_AGAIN;
 
 impl Reconciler {
@@ -70,9 +70,7 @@ impl Reconciler {
         self.leading.drainer = drainer;
         self.record_denials(&mut cluster, &mut wake);
         cluster.record_cordons(time);
-        let milliseconds = TimestampRound::new().smallest(Unit::Millisecond);
-        let text = time.round(milliseconds.mode(RoundMode::Trunc));
-        let text = text.unwrap_or(time).to_string();
+        let text = text(time, Unit::Millisecond);
         leader.record_gates(&cluster, |query| self.leading.gates.state(query, now));
         let pools = pools_at(&cluster, &leader, &policy, time);
         let observed = observe(
@@ -159,39 +157,17 @@ impl Reconciler {
     /// Starts the checks that are due: dry runs on nodes with a shadow, which prove our admission rules to be in force, and a
     /// look for another operator.
     fn check(&mut self, pass: &mut Pass<'_>) {
-        let (now, wake) = (self.now(), &mut pass.wake);
         let (client, namespace) = (self.api.client.clone(), self.api.namespace.clone());
         let nodes = pass.cluster.normal_nodes();
-        if !nodes.is_empty()
-            && let Some(number) = self.leading.admission.begin(now, wake)
-        {
-            let nodes = checks::spread(&nodes, number);
-            let tried = checks::try_out_admission(client.clone(), namespace.clone(), nodes);
-            self.start(tried, |this, finding| {
-                let now = this.now();
-                let admission = &mut this.leading.admission;
-                match (admission.found(finding, now), admission.holds()) {
-                    (false, _) => {}
-                    (true, Ok(())) => {
-                        tracing::info!("webhook and policy refused the dry runs, as they must");
-                    }
-                    (true, Err(why)) => tracing::warn!(
-                        why,
-                        "no update starts: dry runs did not show that webhook and policy are enforced"
-                    ),
-                }
-            });
+        if !nodes.is_empty() {
+            let (client, namespace) = (client.clone(), namespace.clone());
+            let tried = |number| {
+                checks::try_out_admission(client, namespace, checks::spread(&nodes, number))
+            };
+            self.begin(pass, "admission", |it| &mut it.admission, tried);
         }
-        if self.leading.alone.begin(now, wake).is_some() {
-            let looked = checks::look_for_other_operator(client, namespace);
-            self.start(looked, |this, finding| {
-                let now = this.now();
-                let is_news = this.leading.alone.found(finding, now);
-                if let (true, Err(why)) = (is_news, this.leading.alone.holds()) {
-                    tracing::error!(why, "no update starts");
-                }
-            });
-        }
+        let looked = |_| checks::look_for_other_operator(client, namespace);
+        self.begin(pass, "other operator", |it| &mut it.alone, looked);
     }
 
     /// Asks from time to time, if a pool wants it, whether pods may be deleted. Returns whether there is an answer, or nobody
@@ -200,15 +176,32 @@ impl Reconciler {
         if !pass.cluster.wants_force() {
             return true;
         }
-        let now = self.now();
-        if self.leading.may_force.begin(now, &mut pass.wake).is_some() {
-            let asked = checks::ask_for_force(self.api.client.clone());
-            self.start(asked, |this, finding| {
-                let now = this.now();
-                this.leading.may_force.found(finding, now);
-            });
-        }
+        let client = self.api.client.clone();
+        let asked = |_| checks::ask_for_force(client);
+        self.begin(pass, "right to delete pods", |it| &mut it.may_force, asked);
         self.leading.may_force.is_answered()
+    }
+
+    /// Makes this check, which has a number, if it is due.
+    fn begin<F: Future<Output = Finding> + Send + 'static>(
+        &mut self,
+        pass: &mut Pass<'_>,
+        check: &'static str,
+        of: fn(&mut Leading) -> &mut Check,
+        make: impl FnOnce(usize) -> F,
+    ) {
+        let now = self.now();
+        let Some(number) = of(&mut self.leading).begin(now, &mut pass.wake) else {
+            return;
+        };
+        self.start(make(number), move |this, finding| {
+            let (now, known) = (this.now(), of(&mut this.leading));
+            match (known.found(finding, now), known.holds()) {
+                (false, _) => {}
+                (true, Ok(())) => tracing::info!(check, "the check holds"),
+                (true, Err(why)) => tracing::warn!(check, why, "the check does not hold"),
+            }
+        });
     }
 
     /// Labels the nodes that are to be opted in, if `AUTO_LABEL` wants it.

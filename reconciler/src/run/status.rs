@@ -17,16 +17,15 @@ use brupop_core::status::{
 use brupop_runtime::FailureLog;
 use brupop_runtime::errors::describe;
 use brupop_runtime::logs::Quota;
-use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
+use jiff::Unit;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource as _;
 use kube::runtime::events::{Event, EventType};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::run::Pass;
-use crate::run::Reconciler;
 use crate::run::requests::{Body, Context, Request};
+use crate::run::{Pass, Reconciler, text};
 
 /// Rate limit of log lines about one node: its agent can change the reason as often as it likes, and its kubelet have
 /// the shadow made and deleted, or its Node unreadable now and then. An update has some twenty reasons, one after the other,
@@ -227,7 +226,7 @@ impl Reconciler {
         }
         // When there is room again, a request has been answered, and that makes a pass.
         if self.has_room_for_conditions() {
-            let status = status::shadow_patch(shadow, pool, &wanted, &text(pass.now));
+            let status = status::shadow_patch(shadow, pool, &wanted, &text(pass.now, Unit::Second));
             let context = Context {
                 node: name.to_owned(),
                 reason: word,
@@ -407,7 +406,7 @@ impl Reconciler {
             } else if let Some(due) = debounced.waits_until(wanted.clone(), now) {
                 pass.wake.by(due);
             } else {
-                let status = wanted.patch(pool, &text(pass.now));
+                let status = wanted.patch(pool, &text(pass.now, Unit::Second));
                 let object = Object::PoolStatus(name.clone());
                 self.apply(pass, object, status, Context::default());
             }
@@ -461,13 +460,6 @@ impl Reconciler {
 fn is_told_to_move(shadow: &BottlerocketShadow) -> bool {
     let told = told_progress(shadow).and_then(|told| Reason::of_word(&told.reason));
     told.is_some_and(|told| told.is_moving())
-}
-
-/// The time as conditions record it, in whole seconds.
-fn text(now: Timestamp) -> String {
-    let seconds = TimestampRound::new().smallest(Unit::Second);
-    let rounded = now.round(seconds.mode(RoundMode::Trunc));
-    rounded.unwrap_or(now).to_string()
 }
 
 /// Returns why the node moves or not, as it was last told.

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_core::drain::PodKey;
-use brupop_reconciler::run::evict::{delete, evict};
+use brupop_reconciler::run::evict::remove;
 use brupop_testbed::operator::make_namespace;
 use brupop_testbed::{ControlPlane, Options};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
@@ -95,7 +95,7 @@ async fn every_eviction_response_is_understood() -> Result<()> {
         ("a disruption allowed", &mail, 201, "accepted", stays),
         ("without a budget", &free, 201, "accepted", stays),
     ] {
-        let answer = evict(client.clone(), pod).await;
+        let answer = remove(client.clone(), pod, true).await;
         let said = format!("{answer:?}");
         ensure!(answer.as_str() == word, "{what}: {said}");
         ensure!(
@@ -118,12 +118,17 @@ async fn every_eviction_response_is_understood() -> Result<()> {
     }
 
     // By force: the same pod or none, and with the time that it wants.
-    ensure!(delete(client.clone(), &earlier(&cart)).await.as_str() == "gone");
+    ensure!(
+        remove(client.clone(), &earlier(&cart), false)
+            .await
+            .as_str()
+            == "gone"
+    );
     ensure!(
         grace_left(&client, &cart).await?.is_none(),
         "another pod of that name was deleted"
     );
-    ensure!(delete(client.clone(), &cart).await.as_str() == "accepted");
+    ensure!(remove(client.clone(), &cart, false).await.as_str() == "accepted");
     ensure!(grace_left(&client, &cart).await? == Some(GRACE_SECONDS));
     Ok(())
 }
