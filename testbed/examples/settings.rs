@@ -123,11 +123,10 @@ fn choices(argument: &Arg) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brupop_testbed::documents::{REFERENCE, read};
 
     #[test]
     fn tables_are_those_of_the_programs() {
-        let text = read(REFERENCE).unwrap();
+        let text = brupop_testbed::read("docs/reference.md").unwrap();
         assert_eq!(with_tables(&text).unwrap(), text);
     }
 }

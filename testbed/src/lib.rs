@@ -15,7 +15,6 @@ pub mod bearer;
 pub mod binaries;
 mod certificates;
 pub mod control_plane;
-pub mod documents;
 mod etcd;
 pub mod fleet;
 pub mod gateways;
@@ -49,3 +48,9 @@ pub use sandbox::Sandbox;
 pub use scrape::Scraper;
 use waiting::await_progress;
 pub use waiting::{DEADLINE, await_until, await_within};
+
+/// The text of a file of the repository, read when a test runs: an edited sentence compiles nothing.
+pub fn read(path: &str) -> anyhow::Result<String> {
+    let file = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(path);
+    std::fs::read_to_string(file).map_err(|error| anyhow::anyhow!("{path}: {error}"))
+}

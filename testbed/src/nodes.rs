@@ -31,7 +31,7 @@ pub struct NewNode {
 
 impl NewNode {
     /// Node `node-<number>`, opted in to updates, in one of three zones, on Bottlerocket 1.19.4.
-    pub fn numbered(number: usize) -> Result<Self> {
+    pub fn numbered(number: usize) -> Self {
         let name = format!("node-{number}");
         let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         let labels = BTreeMap::from([
@@ -45,13 +45,12 @@ impl NewNode {
             label("kubernetes.io/os", "linux"),
             label("kubernetes.io/arch", "amd64"),
         ]);
-        let os_image = "Bottlerocket OS 1.19.4 (aws-k8s-1.29)".to_owned();
-        Ok(Self {
+        Self {
+            boot_id: format!("boot-of-{name}"),
             name,
             labels,
-            os_image,
-            boot_id: new_boot_id()?,
-        })
+            os_image: "Bottlerocket OS 1.19.4 (aws-k8s-1.29)".to_owned(),
+        }
     }
 
     /// The node on this host.
@@ -108,14 +107,8 @@ impl NewNode {
 /// Makes the nodes `node-0` to `node-<n-1>`, side by side.
 pub async fn make_nodes(client: &Client, n: usize) -> Result<Vec<Node>> {
     let nodes = futures::stream::iter(0..n)
-        .map(async |number| NewNode::numbered(number)?.create(client).await);
+        .map(async |number| NewNode::numbered(number).create(client).await);
     nodes.buffered(PARALLEL).try_collect().await
-}
-
-/// A boot id as the kernel makes them.
-pub fn new_boot_id() -> Result<String> {
-    let id = std::fs::read_to_string("/proc/sys/kernel/random/uuid").context("a new boot id")?;
-    Ok(id.trim_end().to_owned())
 }
 
 /// The Ready condition of a node that is.

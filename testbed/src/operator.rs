@@ -197,7 +197,7 @@ pub async fn installed(options: Options) -> Result<ControlPlane> {
 /// Three nodes that are not opted in, and the default overlay with reconciler and webhook on them.
 pub async fn apply_elsewhere(control_plane: &ControlPlane) -> Result<String> {
     for number in 0..3 {
-        let mut node = NewNode::numbered(number)?;
+        let mut node = NewNode::numbered(number);
         node.name = format!("infrastructure-{number}");
         node.labels.remove(names::UPDATER_INTERFACE_LABEL);
         node.labels

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use procfs::process::Process;
 
 /// A process at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,38 +19,21 @@ pub struct Usage {
 impl Usage {
     /// That of the process with this id.
     pub fn of(pid: u32) -> Result<Self> {
-        let path = format!("/proc/{pid}/status");
-        let status = std::fs::read_to_string(&path).context(path)?;
-        let of = |key: &str| {
-            let line = status
-                .lines()
-                .find_map(|line| line.strip_prefix(key))
-                .context("no such line")?;
-            Ok::<f64, anyhow::Error>(
-                line.split_whitespace()
-                    .next()
-                    .context("no number")?
-                    .parse()?,
-            )
+        let process = Process::new(i32::try_from(pid)?)?;
+        let status = process.status()?;
+        let mebibytes = |kibibytes: Option<u64>| {
+            let kibibytes = u32::try_from(kibibytes.context("no memory")?)?;
+            anyhow::Ok(f64::from(kibibytes) / 1024.0)
         };
+        // Of threads that have ended nothing is known any more; ours last as long as their process.
+        let mut nanoseconds = 0;
+        for thread in process.tasks()? {
+            nanoseconds += thread?.schedstat()?.sum_exec_runtime;
+        }
         Ok(Self {
-            resident: of("VmRSS:")? / 1024.0,
-            peak: of("VmHWM:")? / 1024.0,
-            cpu: cpu(pid)?,
+            resident: mebibytes(status.vmrss)?,
+            peak: mebibytes(status.vmhwm)?,
+            cpu: Duration::from_nanos(nanoseconds),
         })
     }
-}
-
-/// Of threads that have ended nothing is known any more; ours last as long as their process.
-fn cpu(pid: u32) -> Result<Duration> {
-    let mut nanoseconds = 0;
-    for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
-        let text = std::fs::read_to_string(thread?.path().join("schedstat"))?;
-        nanoseconds += text
-            .split_whitespace()
-            .next()
-            .context("no time")?
-            .parse::<u64>()?;
-    }
-    Ok(Duration::from_nanos(nanoseconds))
 }

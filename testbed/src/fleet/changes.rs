@@ -18,7 +18,7 @@ use crate::{NewNode, await_until};
 impl Fleet {
     /// The node `node-<number>` with its host, which becomes the last of [`Fleet::hosts`].
     pub async fn join(&mut self, number: usize, durations: Durations) -> Result<()> {
-        let node = NewNode::numbered(number)?;
+        let node = NewNode::numbered(number);
         let host = self.boot(&node.name, number, durations)?;
         let node = node.on(&host);
         node.create(&self.client()).await?;
@@ -50,7 +50,7 @@ impl Fleet {
             .hosts
             .get(number)
             .with_context(|| format!("host {number}"))?;
-        let node = NewNode::numbered(number)?.on(host);
+        let node = NewNode::numbered(number).on(host);
         Api::<Node>::all(self.client())
             .delete(&node.name, &DeleteParams::default())
             .await?;

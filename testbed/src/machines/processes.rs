@@ -1,9 +1,10 @@
 //! Reads the kernel's facts about processes in containers.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use procfs::ProcessCGroups;
+use procfs::process::{Process, all_processes};
 
 /// A process and what confines it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,99 +28,56 @@ pub struct Confined {
 
 /// All processes that run this program, by the path that it has in its container.
 pub fn running(program: &str) -> Result<Vec<Confined>> {
-    let pids = std::fs::read_dir("/proc")?
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|&pid| runs(pid, program)).map(read).collect()
+    let runs = |process: &Process| {
+        let line = process.cmdline().unwrap_or_default();
+        line.first().is_some_and(|word| word == program)
+    };
+    let processes = all_processes()?.filter_map(std::result::Result::ok);
+    processes
+        .filter(runs)
+        .map(|process| read(&process))
+        .collect()
 }
 
-fn runs(pid: u32, program: &str) -> bool {
-    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    line.split(|&byte| byte == 0).next() == Some(program.as_bytes())
-}
-
-fn read(pid: u32) -> Result<Confined> {
-    let file = |name: &str| {
-        std::fs::read_to_string(format!("/proc/{pid}/{name}"))
-            .with_context(|| format!("{name} of process {pid}"))
-    };
-    let status = file("status")?;
-    let fields: BTreeMap<&str, &str> = status
-        .lines()
-        .filter_map(|line| line.split_once(':'))
-        .collect();
-    let field = |name: &str| {
-        fields
-            .get(name)
-            .map(|value| value.trim())
-            .with_context(|| format!("no {name} of {pid}"))
-    };
-    let mut capabilities = 0;
-    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
-        capabilities |= u64::from_str_radix(field(set)?, 16)?;
-    }
-    let words = |name: &str| field(name).map(str::split_whitespace);
+fn read(process: &Process) -> Result<Confined> {
+    let status = process.status()?;
+    let bounds = status.capbnd.context("no bounding capabilities")?;
+    let ambient = status.capamb.context("no ambient capabilities")?;
+    // By its mount options, not those of the file system that it is a part of.
+    let mounts = process.mountinfo()?.into_iter();
+    let mut roots = mounts.filter(|mount| mount.mount_point == Path::new("/"));
+    let root = roots.next_back().context("no root file system")?;
     Ok(Confined {
-        pid,
-        uid: words("Uid")?.nth(1).context("no effective user")?.parse()?,
-        groups: words("Groups")?.map(str::parse).collect::<Result<_, _>>()?,
-        capabilities,
-        no_new_privileges: field("NoNewPrivs")? == "1",
-        seccomp: field("Seccomp")? == "2",
-        read_only_root: read_only_root(&file("mountinfo")?),
-        memory_limit: memory_limit(&file("cgroup")?),
-        resident: words("VmRSS")?
-            .next()
-            .context("no memory")?
-            .parse::<u64>()?
-            * 1024,
-    })
-}
-
-/// By its mount options, not those of the file system that it is a part of.
-fn read_only_root(mounts: &str) -> bool {
-    let fields = mounts
-        .lines()
-        .map(|line| line.split(' ').collect::<Vec<_>>());
-    let mut roots = fields.filter(|fields| fields.get(4) == Some(&"/"));
-    roots.next_back().is_some_and(|root| {
-        root.get(5)
-            .is_some_and(|options| options.split(',').any(|o| o == "ro"))
+        pid: u32::try_from(process.pid)?,
+        uid: status.euid,
+        groups: status.groups,
+        capabilities: status.capinh | status.capprm | status.capeff | bounds | ambient,
+        no_new_privileges: status.nonewprivs == Some(1),
+        seccomp: status.seccomp == Some(2),
+        read_only_root: root.mount_options.contains_key("ro"),
+        memory_limit: memory_limit(&process.cgroups()?),
+        resident: status.vmrss.context("no memory")? * 1024,
     })
 }
 
 /// By either version of control groups.
-fn memory_limit(groups: &str) -> Option<u64> {
-    let of = |controller: &str| {
-        groups.lines().find_map(|line| {
-            let mut fields = line.splitn(3, ':');
-            let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-            controllers
-                .split(',')
-                .any(|name| name == controller)
-                .then(|| path.trim_start_matches('/').to_owned())
-        })
+fn memory_limit(groups: &ProcessCGroups) -> Option<u64> {
+    let mut groups = groups.0.iter();
+    let first = groups
+        .clone()
+        .find(|group| group.controllers.iter().any(|it| it == "memory"));
+    let (root, group, file) = match first {
+        Some(group) => ("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes"),
+        None => (
+            "/sys/fs/cgroup",
+            groups.find(|group| group.hierarchy == 0)?,
+            "memory.max",
+        ),
     };
-    let limit = match of("memory") {
-        Some(path) => Path::new("/sys/fs/cgroup/memory")
-            .join(path)
-            .join("memory.limit_in_bytes"),
-        None => Path::new("/sys/fs/cgroup").join(of("")?).join("memory.max"),
-    };
-    std::fs::read_to_string(limit).ok()?.trim().parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_root_counts_by_its_own_options() {
-        let writable = "21 1 0:1 / / rw,relatime - overlay overlay ro\n";
-        let read_only = "21 1 0:1 / / ro,relatime - overlay overlay rw\n";
-        assert!(!read_only_root(writable));
-        assert!(read_only_root(read_only));
-        assert!(read_only_root(&format!("{writable}{read_only}")));
-        assert!(!read_only_root(""));
-    }
+    let folder = Path::new(root).join(group.pathname.trim_start_matches('/'));
+    std::fs::read_to_string(folder.join(file))
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
 }

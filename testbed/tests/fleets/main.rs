@@ -3,6 +3,7 @@
 #![allow(clippy::too_many_lines, reason = "tables of rows")]
 
 mod admission;
+mod documents;
 mod drains;
 mod leaders;
 mod migrating;

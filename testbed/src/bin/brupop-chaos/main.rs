@@ -8,7 +8,6 @@ mod checker;
 mod fault;
 mod impostor;
 mod people;
-mod random;
 mod run;
 mod schedule;
 mod watch;

@@ -172,7 +172,7 @@ pub(crate) async fn add_node(client: Client, node: usize, host: Host) -> Result<
     if nodes.get_opt(&node_name(node)).await?.is_some_and(is_made) {
         return Ok(());
     }
-    let new = NewNode::numbered(node)?.on(&host);
+    let new = NewNode::numbered(node).on(&host);
     let made = timeout(RECREATING, async {
         while new.create(&client).await.is_err() && new.tell(&client).await.is_err() {
             sleep(RETRY).await;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use brupop_testbed::gateways::Weather;
 use brupop_testbed::host::{Answer, Call, Command};
+use fastrand::Rng;
 use serde_json::{Value as Json, json};
 
 use crate::fault::{Fault, Plan, Process, Settings, Step};
-use crate::random::Random;
 use crate::world::{BUDGETED, NODES};
 
 /// Releases, when they come, in per cent of the time, and whether they are bad.
@@ -28,16 +28,16 @@ const RESTORED_AFTER: Range<u64> = 2_000..20_000;
 
 /// Makes the plan of a seed. With every third seed, etcd is sometimes restored.
 pub(crate) fn plan(seed: u64, length: Duration) -> Plan {
-    let mut random = Random::new(seed);
+    let mut random = Rng::with_seed(seed);
     let length = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
     let few = (3, [2, 4]);
     // So many that what is kept of the last few may not be enough.
     let many = (12, [8, 8]);
-    let (limit, failures) = if random.within(0..3) == 0 { many } else { few };
+    let (limit, failures) = if random.u64(0..3) == 0 { many } else { few };
     let settings = Settings {
         limit,
         failures,
-        exclusion: random.within(0..2),
+        exclusion: random.u64(0..2),
     };
     let release = |(version, percent, bad): (&str, u64, bool)| Step {
         at: length * percent / 100,
@@ -51,16 +51,16 @@ pub(crate) fn plan(seed: u64, length: Duration) -> Plan {
     while at < length {
         let fault = fault(&mut random);
         steps.push(Step { at, fault });
-        at += random.within(GAP);
+        at += random.u64(GAP);
     }
     if seed % 3 == 2 {
-        let mut at = random.within(20_000..60_000);
+        let mut at = random.u64(20_000..60_000);
         // Before the other faults stop.
         while at + RESTORED_AFTER.end < length {
-            let ms = random.within(RESTORED_AFTER);
+            let ms = random.u64(RESTORED_AFTER);
             let fault = Fault::Restore { ms };
             steps.push(Step { at, fault });
-            at += random.within(90_000..150_000);
+            at += random.u64(90_000..150_000);
         }
     }
     steps.sort_by_key(|step| step.at);
@@ -68,7 +68,7 @@ pub(crate) fn plan(seed: u64, length: Duration) -> Plan {
 }
 
 /// Makes a fault of one kind.
-type Make = fn(&mut Random) -> Fault;
+type Make = fn(&mut Rng) -> Fault;
 
 /// The weight of each kind of fault, and its maker. Kinds that have found bugs, or are likely to, have more weight.
 const KINDS: [(u64, Make); 20] = [
@@ -77,70 +77,76 @@ const KINDS: [(u64, Make); 20] = [
     }),
     (14, |random| Fault::Freeze {
         process: process(random),
-        ms: random.within(500..9_000),
+        ms: random.u64(500..9_000),
     }),
     (4, |random| Fault::Limit {
-        limit: *random.one(&[1, 2, 3, 4, 6]),
+        limit: one(random, &[1, 2, 3, 4, 6]),
     }),
     (8, |random| Fault::Plane {
-        program: (*random.one(&PROGRAMS)).to_owned(),
-        killed: random.within(0..2) == 0,
-        ms: random.within(200..5_000),
+        program: one(random, &PROGRAMS).to_owned(),
+        killed: random.bool(),
+        ms: random.u64(200..5_000),
     }),
     (18, |random| Fault::Network {
         process: process(random),
-        weather: *random.one(&[Weather::Slow, Weather::Silent, Weather::Deaf, Weather::Shut]),
-        ms: random.within(500..12_000),
+        weather: one(
+            random,
+            &[Weather::Slow, Weather::Silent, Weather::Deaf, Weather::Shut],
+        ),
+        ms: random.u64(500..12_000),
     }),
     (3, |random| Fault::WebhookUnreachable {
-        ms: random.within(500..8_000),
+        ms: random.u64(500..8_000),
     }),
     (6, |random| Fault::Refused {
-        ms: random.within(500..6_000),
+        ms: random.u64(500..6_000),
     }),
     (18, |random| Fault::HostAnswers {
         node: node(random),
-        call: *random.one(&CALLS),
+        call: one(random, &CALLS),
         answer: answer(random),
-        ms: random.within(500..15_000),
+        ms: random.u64(500..15_000),
     }),
     (10, |random| Fault::CommandFails {
         node: node(random),
-        command: *random.one(&[Command::Refresh, Command::Prepare, Command::Activate]),
-        silently: random.within(0..2) == 0,
-        ms: random.within(500..15_000),
+        command: one(
+            random,
+            &[Command::Refresh, Command::Prepare, Command::Activate],
+        ),
+        silently: random.bool(),
+        ms: random.u64(500..15_000),
     }),
     (4, |random| Fault::RebootIgnored {
         node: node(random),
-        ms: random.within(2_000..15_000),
+        ms: random.u64(2_000..15_000),
     }),
     (6, |random| Fault::StaysDown {
         node: node(random),
-        ms: random.within(3_000..40_000),
+        ms: random.u64(3_000..40_000),
     }),
     (6, |random| Fault::Reboots { node: node(random) }),
     (6, |random| Fault::Leave {
         node: node(random),
-        ms: random.within(100..15_000),
+        ms: random.u64(100..15_000),
     }),
     (4, |random| Fault::Unlabel {
         node: node(random),
-        ms: random.within(1_000..15_000),
+        ms: random.u64(1_000..15_000),
     }),
     (8, |random| Fault::Edit {
         node: node(random),
-        patch: random.one(&edits()).clone(),
+        patch: one(random, &edits()),
     }),
     (5, |random| Fault::DeleteShadow { node: node(random) }),
     (2, |_| Fault::DeleteFleet),
     (8, |random| Fault::Cordon {
         node: node(random),
-        ms: random.within(2_000..50_000),
+        ms: random.u64(2_000..50_000),
     }),
     (4, |random| Fault::Uncordon { node: node(random) }),
     (6, |random| Fault::CloseBudget {
-        workload: (*random.one(&BUDGETED)).to_owned(),
-        ms: random.within(1_000..20_000),
+        workload: one(random, &BUDGETED).to_owned(),
+        ms: random.u64(1_000..20_000),
     }),
 ];
 
@@ -154,9 +160,9 @@ const CALLS: [Call; 7] = [
     Call::Reboot,
 ];
 
-fn answer(random: &mut Random) -> Answer {
+fn answer(random: &mut Rng) -> Answer {
     let why = || "a fault was made\u{1b}[2J".to_owned();
-    match random.within(0..8) {
+    match random.u64(0..8) {
         0 => Answer::Locked,
         1 => Answer::NotFound(why()),
         2 => Answer::NotAllowed(why()),
@@ -180,8 +186,8 @@ fn edits() -> [Json; 6] {
     ]
 }
 
-fn fault(random: &mut Random) -> Fault {
-    let mut drawn = random.within(0..KINDS.iter().map(|(weight, _)| weight).sum());
+fn fault(random: &mut Rng) -> Fault {
+    let mut drawn = random.u64(0..KINDS.iter().map(|(weight, _)| weight).sum());
     for (weight, make) in &KINDS {
         if drawn < *weight {
             return make(random);
@@ -191,19 +197,19 @@ fn fault(random: &mut Random) -> Fault {
     Fault::DeleteFleet
 }
 
-fn node(random: &mut Random) -> usize {
-    below(random, NODES)
+fn node(random: &mut Rng) -> usize {
+    random.usize(0..NODES)
 }
 
-fn below(random: &mut Random, count: usize) -> usize {
-    usize::try_from(random.within(0..u64::try_from(count).unwrap_or(1))).unwrap_or(0)
+fn one<T: Clone>(random: &mut Rng, of: &[T]) -> T {
+    of[random.usize(0..of.len())].clone()
 }
 
-fn process(random: &mut Random) -> Process {
-    match random.within(0..10) {
+fn process(random: &mut Rng) -> Process {
+    match random.u64(0..10) {
         0..4 => Process::Leader,
-        4 => Process::Reconciler(below(random, 2)),
-        5 | 6 => Process::Webhook(below(random, 2)),
+        4 => Process::Reconciler(random.usize(0..2)),
+        5 | 6 => Process::Webhook(random.usize(0..2)),
         _ => Process::Agent(node(random)),
     }
 }

@@ -112,39 +112,24 @@ fn workloads() -> Vec<Json> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SHOP}});
     let budget = |name| objects::budget(SHOP, name, name, &json!(OPEN));
     let workload = |(kind, name, replicas)| {
-        let labels = json!({"app": name});
-        let mut pod = pod_spec(name);
+        let container =
+            json!({"name": name, "image": "none", "env": [{"name": "PASSWORD", "value": SECRET}]});
+        let mut pod = json!({"terminationGracePeriodSeconds": 0, "containers": [container]});
         // It comes back wherever it is evicted.
         if name == "sticky" {
             pod["tolerations"] = json!([{"operator": "Exists"}]);
         }
-        let mut object = json!({
-            "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name, "namespace": SHOP},
-            "spec": {
-                "selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": pod},
-            },
-        });
+        let mut object = objects::deployment(SHOP, name, replicas, &json!({"spec": pod}));
+        object["kind"] = json!(kind);
         match kind {
-            "StatefulSet" => {
-                object["spec"]["serviceName"] = json!(name);
-                object["spec"]["replicas"] = json!(replicas);
-            }
-            "Deployment" => object["spec"]["replicas"] = json!(replicas),
+            "StatefulSet" => object["spec"]["serviceName"] = json!(name),
+            "DaemonSet" => object["spec"]["replicas"] = Json::Null,
             _ => {}
         }
         object
     };
     let objects = [namespace].into_iter().chain(BUDGETED.map(budget));
     objects.chain(WORKLOADS.map(workload)).collect()
-}
-
-/// The spec of a pod that has the secret and ends at once.
-fn pod_spec(container: &str) -> Json {
-    json!({
-        "terminationGracePeriodSeconds": 0,
-        "containers": [{"name": container, "image": "none", "env": [{"name": "PASSWORD", "value": SECRET}]}],
-    })
 }
 
 /// Whether this is the key in etcd of an object that the checker looks at.

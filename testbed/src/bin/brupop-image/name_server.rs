@@ -21,10 +21,11 @@ pub async fn serve(address: Ipv4Addr, known: &'static str) -> Result<JoinSet<()>
     answering.spawn(async move {
         let mut packet = [0; 512];
         while let Ok((length, from)) = socket.recv_from(&mut packet).await {
-            let Some((name, question)) = question(&packet[..length]) else {
+            let Some(question) = question(&packet[..length]) else {
                 continue;
             };
-            let answer = answer(&packet[..HEADER], question, name == known);
+            let is_known = question.to_ascii_lowercase().starts_with(&labels(known));
+            let answer = answer(&packet[..HEADER], question, is_known);
             // A resolver that has gone asks no more.
             let _ = socket.send_to(&answer, from).await;
         }
@@ -32,22 +33,18 @@ pub async fn serve(address: Ipv4Addr, known: &'static str) -> Result<JoinSet<()>
     Ok(answering)
 }
 
-/// The name that is asked for, and the question's bytes.
-fn question(packet: &[u8]) -> Option<(String, &[u8])> {
-    let mut rest = packet.get(HEADER..)?;
-    let mut labels = Vec::new();
-    loop {
-        let (&length, after) = rest.split_first()?;
-        rest = after;
-        if length == 0 {
-            break;
-        }
-        let (label, after) = rest.split_at_checked(usize::from(length))?;
-        labels.push(String::from_utf8_lossy(label).to_lowercase());
-        rest = after;
-    }
-    let end = packet.len() - rest.len() + TYPE_AND_CLASS;
-    Some((labels.join("."), packet.get(HEADER..end)?))
+/// The question of a packet: the labels of a name, each after its length and the last one empty; then type and class.
+fn question(packet: &[u8]) -> Option<&[u8]> {
+    let rest = packet.get(HEADER..)?;
+    let end = rest.iter().position(|byte| *byte == 0)? + 1 + TYPE_AND_CLASS;
+    rest.get(..end)
+}
+
+fn labels(name: &str) -> Vec<u8> {
+    let labels = name.split('.').chain([""]);
+    let label =
+        |label: &str| [&[u8::try_from(label.len()).unwrap_or(0)], label.as_bytes()].concat();
+    labels.flat_map(label).collect()
 }
 
 /// 127.0.0.1 for the name that is known, no record of another type; for others, that there is no such name.

@@ -140,7 +140,7 @@ async fn boot(fleet: &Fleet, node: &str) -> Result<Host> {
     let host = fleet
         .boot(node, 0, durations)
         .with_context(|| format!("the host of {node}"))?;
-    let mut told = NewNode::numbered(0)?;
+    let mut told = NewNode::numbered(0);
     node.clone_into(&mut told.name);
     told.on(&host).tell(&fleet.client()).await?;
     fleet.kubelets.attach(node, host.power());

@@ -2,8 +2,8 @@
 
 mod upstream;
 
+use crate::documents::{self, read, section};
 use anyhow::{Result, anyhow, ensure};
-use brupop_testbed::documents::{self, MIGRATING, read, section};
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::operator::{NAMESPACE, programs};
 use brupop_testbed::{ControlPlane, Fleet, FleetOptions};
@@ -95,7 +95,7 @@ async fn with_upstream() -> Result<Fleet> {
 
 /// Returns what the document tells people to type under this heading, block by block.
 fn blocks<const N: usize>(heading: &str) -> Result<[&'static str; N]> {
-    let document: &'static str = read(MIGRATING)?.leak();
+    let document: &'static str = read("docs/migrating.md")?.leak();
     let blocks = documents::blocks(section(document, &format!("## {heading}"))?, "sh");
     blocks
         .try_into()

@@ -1,10 +1,10 @@
 //! Tests of opting in, by hand as docs/install.md says or by the reconciler; and of nodes that are left out.
 
+use crate::documents::{blocks, read};
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::{LEFT_OUT, UPDATER_INTERFACE_LABEL as LABEL, UPDATER_INTERFACE_VERSION};
 use brupop_testbed::Fleet;
 use brupop_testbed::audit::{AuditReader, Event};
-use brupop_testbed::documents::{INSTALL, blocks, read};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::operator::{apply_overlay, throw_away_overlay};
 use k8s_openapi::api::core::v1::Node;
@@ -101,7 +101,7 @@ async fn only_the_first_is_in(fleet: &Fleet) -> Result<()> {
 
 /// The command that labels all Bottlerocket nodes labels them, and no others.
 async fn as_the_document_has_it(fleet: &Fleet) -> Result<()> {
-    let install = read(INSTALL)?;
+    let install = read("docs/install.md")?;
     let mut blocks = blocks(&install, "sh").into_iter();
     let command = blocks
         .find(|block| block.starts_with("for node in "))

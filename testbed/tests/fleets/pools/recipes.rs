@@ -3,7 +3,6 @@
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::State::Idle;
 use brupop_testbed::Fleet;
-use brupop_testbed::documents::{POOLS, blocks, read, section};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Faults;
 use brupop_testbed::objects::with_file;
@@ -11,13 +10,14 @@ use brupop_testbed::operator::NAMESPACE;
 use serde_json::json;
 
 use super::{TIER, apply, condition, delete, fleet, of_tier, until_pool, wait, wait_until_updated};
+use crate::documents::{blocks, read, section};
 
 /// The document's soak is longer than a test.
 const SOAK: (&str, &str) = ("soak: 24h", "soak: 10s");
 
 /// The YAML below this heading, with one thing in place of another.
 fn recipe(heading: &str, (from, to): (&str, &str)) -> Result<String> {
-    let document = read(POOLS)?;
+    let document = read("docs/pools.md")?;
     let yaml = *blocks(section(&document, &format!("### {heading}"))?, "yaml")
         .first()
         .context("no YAML")?;

@@ -3,18 +3,17 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use brupop_testbed::documents::{DASHBOARD, read};
 use brupop_testbed::fleet::NEW;
-use brupop_testbed::prometheus::{Job, Prometheus, SCRAPE_SECONDS, Series, Window};
 use brupop_testbed::sandbox::Sandbox;
 use brupop_testbed::scrape::{READER, Scraper};
-use brupop_testbed::{Fleet, await_until, tiers};
+use brupop_testbed::{Fleet, await_until, read, tiers};
 use jiff::Timestamp;
 use kube::Error;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::aim;
+use super::scraping::{Job, Prometheus, SCRAPE_SECONDS};
 
 const NODES: usize = 4;
 /// Between two looks at which pods there are.
@@ -29,7 +28,9 @@ const GATE: &str = "  gates:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_query_of_the_dashboard_finds_something() -> Result<()> {
-    let dashboard: Value = serde_json::from_str(&read(DASHBOARD)?)?;
+    let dashboard: Value = serde_json::from_str(&read(
+        "kustomize/components/prometheus-operator/dashboard.json",
+    )?)?;
     let panels = dashboard["panels"].as_array().context("no panels")?;
     let queries: Vec<_> = panels
         .iter()
@@ -53,7 +54,7 @@ async fn each_query_of_the_dashboard_finds_something() -> Result<()> {
     let prometheus = Prometheus::start(&fleet.control_plane, &[job]).await?;
     std::fs::write(
         sources.dir().join("main.url"),
-        format!("http://{}\n", prometheus.address),
+        format!("http://{}\n", prometheus.address()),
     )?;
 
     let roll_out = Box::pin(roll_out(&fleet, &prometheus));
@@ -151,6 +152,14 @@ async fn a_report_is_refused(fleet: &Fleet, prometheus: &Prometheus) -> Result<(
     .await
 }
 
+/// From and until, in seconds since 1970, and the seconds between two answers.
+#[derive(Clone, Copy)]
+struct Window {
+    from: f64,
+    until: f64,
+    step: f64,
+}
+
 /// From then until now, in this many steps.
 fn since(began: Timestamp, steps: u32) -> Window {
     let seconds = |time: Timestamp| time.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64();
@@ -164,25 +173,39 @@ fn since(began: Timestamp, steps: u32) -> Window {
 
 /// Asks Prometheus a query, as Grafana would with this window and all pools, of a cluster without a name.
 async fn finds_something(prometheus: &Prometheus, query: &Value, window: Window) -> Result<()> {
-    let rate_interval = (4.0 * SCRAPE_SECONDS).max(window.step + SCRAPE_SECONDS);
+    let Window { from, until, step } = window;
+    let rate_interval = (4.0 * SCRAPE_SECONDS).max(step + SCRAPE_SECONDS);
     let milliseconds = |seconds: f64| format!("{:.0}ms", seconds * 1000.0);
     let expression = query["expr"].as_str().context("no expression")?;
     let expression = expression
         .replace("$__rate_interval", &milliseconds(rate_interval))
-        .replace("$__range_s", &(window.until - window.from).to_string())
-        .replace("$__range", &milliseconds(window.until - window.from))
+        .replace("$__range_s", &(until - from).to_string())
+        .replace("$__range", &milliseconds(until - from))
         .replace("$cluster", "")
         .replace("$pool", ".*");
     ensure!(
         !expression.contains('$'),
         "a variable that nobody knows: {expression}"
     );
-    let found = if query["instant"] == true {
-        prometheus.at_end(&expression, window).await?
+    let (path, when) = if query["instant"] == true {
+        ("query", format!("&time={until}"))
     } else {
-        prometheus.over(&expression, window).await?
+        (
+            "query_range",
+            format!("&start={from}&end={until}&step={step}"),
+        )
     };
-    let is_number = |series: &Series| series.points.iter().any(|(_, value)| value.is_finite());
+    let found = prometheus.series(path, &expression, &when).await?;
+    let is_finite = |point: &Value| {
+        let value = point[1]
+            .as_str()
+            .and_then(|value| value.parse::<f64>().ok());
+        value.is_some_and(f64::is_finite)
+    };
+    let is_number = |series: &Value| match series["values"].as_array() {
+        Some(points) => points.iter().any(is_finite),
+        None => is_finite(&series["value"]),
+    };
     // In a roll-out that goes well, nothing is halted, and no alert fires.
     let is_of_trouble = expression.contains("halted{") || expression.contains("(ALERTS{");
     let finds = is_of_trouble || found.iter().any(is_number);

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::conditions::{ConditionStatus, READY};
 use brupop_api::{BottlerocketPool, State, names};
-use brupop_testbed::documents::{POOLS, blocks, read, section};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::{self, Answer, Call, Faults};
 use brupop_testbed::objects::with_file;
@@ -21,6 +20,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
+use crate::documents::{blocks, read, section};
 use brupop_testbed::prometheus::{Prometheus, Served};
 
 /// A scraped application that says whether it is broken.
@@ -136,7 +136,7 @@ async fn says_at_once(fleet: &Fleet, pool: &str, words: &str) -> Result<()> {
 /// The pool of docs/pools.md as it is written, but of all nodes, and verifies nodes for as long as a test can wait.
 async fn apply(fleet: &Fleet) -> Result<()> {
     const TIER: &str = "  nodeSelector: {matchLabels: {tier: web}}\n";
-    let document = read(POOLS)?;
+    let document = read("docs/pools.md")?;
     let yaml = *blocks(section(&document, "## Gates")?, "yaml")
         .first()
         .context("no YAML")?;

@@ -8,6 +8,7 @@
 mod dashboard;
 mod gates;
 mod rules;
+mod scraping;
 
 use std::collections::BTreeMap;
 
@@ -17,12 +18,12 @@ use brupop_api::{BottlerocketShadow, State, names};
 use brupop_testbed::fleet::Records as _;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Faults;
-use brupop_testbed::prometheus::{Job, Prometheus, Vector};
 use brupop_testbed::scrape::Scraper;
 use brupop_testbed::{Fleet, await_until};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ListParams, Patch, PatchParams};
+use scraping::{Job, Prometheus, Vector};
 use serde_json::json;
 
 /// Two reconcilers and webhooks each.

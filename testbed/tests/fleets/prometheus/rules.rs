@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_testbed::prometheus::{RULES, promtool};
+use brupop_testbed::prometheus::promtool;
 use brupop_testbed::sandbox::Sandbox;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+
+use super::scraping::RULES;
 
 /// Assertions for promtool about the rules, by how often they are evaluated.
 const TESTS: &str = concat!(

@@ -4,11 +4,11 @@ use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::DEFAULT_POOL;
 use brupop_testbed::Fleet;
 use brupop_testbed::await_until;
-use brupop_testbed::documents::{OPERATIONS, README, blocks, read};
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::scrape::{READER, Scraper};
 
+use crate::documents::{blocks, read};
 use crate::update::exec::exec;
 use crate::went_well::went_well;
 
@@ -80,7 +80,7 @@ fn agents_have_no_port(fleet: &Fleet) -> Result<()> {
 
 /// The documented commands for a running cluster succeed.
 async fn documented_commands_run(fleet: &Fleet) -> Result<()> {
-    let documents = [read(README)?, read(OPERATIONS)?].join("\n");
+    let documents = [read("README.md")?, read("docs/operations.md")?].join("\n");
     let commands: Vec<&str> = blocks(&documents, "sh")
         .into_iter()
         .flat_map(str::lines)

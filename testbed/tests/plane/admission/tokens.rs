@@ -251,7 +251,7 @@ impl Stage<'_> {
         let node = NewNode {
             name: name.to_owned(),
             labels: BTreeMap::new(),
-            ..NewNode::numbered(9)?
+            ..NewNode::numbered(9)
         };
         node.create(&self.client).await
     }

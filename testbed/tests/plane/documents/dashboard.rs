@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use brupop_testbed::documents::{DASHBOARD, read};
+use brupop_testbed::read;
 use serde_json::Value;
+
+use super::DASHBOARD;
 
 fn dashboard() -> Result<Value> {
     Ok(serde_json::from_str(&read(DASHBOARD)?)?)

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
 use brupop_core::decide::Reason;
-use brupop_testbed::documents::{ALERTS, DASHBOARD, REFERENCE, read};
+use brupop_testbed::read;
+
+use super::{ALERTS, DASHBOARD, REFERENCE};
 
 /// The file that names the reconciler's metrics.
 const OF_RECONCILER: &str = "reconciler/src/metrics.rs";

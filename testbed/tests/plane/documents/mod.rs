@@ -1,5 +1,5 @@
 //! Checks documents against the programs, without a control plane. The commands in documents are run by the tests that
-//! have a cluster for it; all of them read the documents by [`brupop_testbed::documents`].
+//! have a cluster for it.
 
 mod dashboard;
 mod metrics;
@@ -9,13 +9,20 @@ use std::collections::BTreeSet;
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::admission_check::{NODE_RULE, STATUS_RULE};
 use brupop_cli::Arguments;
-use brupop_testbed::documents::{ALERTS, OPERATIONS, README, REFERENCE, read};
+use brupop_testbed::read;
 use clap::Parser as _;
 use serde_json::Value;
 
+/// Alerts, as Prometheus reads them.
+const ALERTS: &str = "kustomize/components/prometheus-sample/alerts.yaml";
+/// The dashboard, as Grafana reads it.
+const DASHBOARD: &str = "kustomize/components/prometheus-operator/dashboard.json";
+/// All reasons, settings, fields, metrics and Events.
+const REFERENCE: &str = "docs/reference.md";
+
 #[test]
 fn kubectl_brupop_understands_documented_commands() -> Result<()> {
-    let documents = [read(README)?, read(OPERATIONS)?].join("\n");
+    let documents = [read("README.md")?, read("docs/operations.md")?].join("\n");
     let commands: Vec<&str> = documents
         .lines()
         .filter_map(|line| line.strip_prefix("kubectl brupop "))
@@ -33,7 +40,7 @@ fn kubectl_brupop_understands_documented_commands() -> Result<()> {
 fn each_alert_has_a_section_in_the_runbook() -> Result<()> {
     const RUNBOOK: &str =
         "https://github.com/bottlerocket-update-operator/brupop/blob/main/docs/operations.md#";
-    let document = read(OPERATIONS)?;
+    let document = read("docs/operations.md")?;
     let headings: BTreeSet<_> = document
         .lines()
         .filter_map(|line| line.strip_prefix("### "))

@@ -16,7 +16,7 @@ async fn agents_run_on_every_supported_node_even_full() -> Result<()> {
     let control_plane = ControlPlane::start(Options::CLUSTER).await?;
     let client = control_plane.client();
     for (number, architecture) in ["amd64", "arm64", "riscv64"].into_iter().enumerate() {
-        let mut node = NewNode::numbered(number)?;
+        let mut node = NewNode::numbered(number);
         node.labels
             .insert("kubernetes.io/arch".to_owned(), architecture.to_owned());
         node.create(&client).await?;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_testbed::documents::{INSTALL, read};
 use brupop_testbed::operator::{NAMESPACE, throw_away_overlay};
+use brupop_testbed::read;
 use brupop_testbed::{ControlPlane, Options};
 use serde_json::{Value as Json, json};
 
@@ -78,8 +78,8 @@ async fn a_changed_configuration_rolls_what_it_concerns() -> Result<()> {
         maps(&control_plane).await?
     );
     ensure!(
-        read(INSTALL)?.contains(&PRUNE.join(" ")),
-        "{INSTALL} has it otherwise"
+        read("docs/install.md")?.contains(&PRUNE.join(" ")),
+        "docs/install.md has it otherwise"
     );
     apply(
         &control_plane,

@@ -147,12 +147,12 @@ fn agents_write(event: &Event) -> Option<Violation> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checker::json;
+    use crate::checker::json::tests as log;
     use serde_json::{Value as Json, json};
 
     fn event(user: &str, resource: &str, subresource: &str, name: &str, body: &Json) -> Event {
         let user = json!({"username": user, "extra": {NODE_OF_TOKEN: ["n"]}});
-        json::event(
+        log::event(
             resource,
             subresource,
             name,

@@ -83,22 +83,26 @@ pub(crate) fn members<'a>(
         .flatten()
 }
 
-/// A patch in the audit log, of this object, and what else its line says.
 #[cfg(test)]
-pub(crate) fn event(
-    resource: &str,
-    subresource: &str,
-    name: &str,
-    more: &Json,
-) -> brupop_testbed::audit::Event {
-    let time = "2026-01-01T00:00:00Z";
-    let mut line = serde_json::json!({
-        "stage": "ResponseComplete", "requestURI": "/x", "verb": "patch", "user": {"username": "u"},
-        "objectRef": {"resource": resource, "subresource": subresource, "name": name},
-        "responseStatus": {"code": 200}, "requestReceivedTimestamp": time, "stageTimestamp": time,
-    });
-    for (field, value) in more.as_object().unwrap() {
-        line[field] = value.clone();
+pub(crate) mod tests {
+    use super::Json;
+
+    /// A patch in the audit log, of this object, and what else its line says.
+    pub(crate) fn event(
+        resource: &str,
+        subresource: &str,
+        name: &str,
+        more: &Json,
+    ) -> brupop_testbed::audit::Event {
+        let time = "2026-01-01T00:00:00Z";
+        let mut line = serde_json::json!({
+            "stage": "ResponseComplete", "requestURI": "/x", "verb": "patch", "user": {"username": "u"},
+            "objectRef": {"resource": resource, "subresource": subresource, "name": name},
+            "responseStatus": {"code": 200}, "requestReceivedTimestamp": time, "stageTimestamp": time,
+        });
+        for (field, value) in more.as_object().unwrap() {
+            line[field] = value.clone();
+        }
+        serde_json::from_value(line).unwrap()
     }
-    serde_json::from_value(line).unwrap()
 }

@@ -219,7 +219,7 @@ fn forget(times: &mut VecDeque<Timestamp>, before: Timestamp) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checker::json;
+    use crate::checker::json::tests as log;
     use serde_json::{Value as Json, json};
 
     const START: Timestamp = Timestamp::UNIX_EPOCH;
@@ -228,7 +228,7 @@ mod tests {
         let at = START + SignedDuration::from_secs(i64::try_from(second).unwrap());
         let times =
             json!({"responseObject": answer, "requestReceivedTimestamp": at, "stageTimestamp": at});
-        json::event(resource, "", name, &times)
+        log::event(resource, "", name, &times)
     }
 
     /// One fault was made, of no node.
