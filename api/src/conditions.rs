@@ -1,5 +1,7 @@
 //! Conditions as both custom resources carry them: why something moves, or why not.
 
+use std::borrow::Cow;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -39,12 +41,12 @@ pub struct Condition {
     /// The subject of this condition, in CamelCase.
     #[serde(rename = "type")]
     #[schemars(with = "Word")]
-    pub type_: String,
+    pub type_: Cow<'static, str>,
     /// The value: `True`, `False` or `Unknown`.
     pub status: ConditionStatus,
     /// A stable word for the state, in CamelCase; safe to alert on.
     #[schemars(with = "Word")]
-    pub reason: String,
+    pub reason: Cow<'static, str>,
     /// The explanation, a sentence for people.
     #[schemars(with = "Sentence")]
     pub message: String,

@@ -256,8 +256,7 @@ fn waits_for_its_turn(shadow: &BottlerocketShadow) -> bool {
     let mut conditions = shadow.status.iter().flat_map(|status| &status.conditions);
     let progressing = conditions.find(|condition| condition.type_ == PROGRESSING);
     progressing.is_none_or(|it| {
-        it.status == ConditionStatus::False
-            && !REASONS_AGAINST_PREFETCH.contains(&it.reason.as_str())
+        it.status == ConditionStatus::False && !REASONS_AGAINST_PREFETCH.contains(&&*it.reason)
     })
 }
 

@@ -15,7 +15,7 @@ use std::hint::black_box;
 use brupop_core::decide::Reason;
 use brupop_core::observe::observe;
 use brupop_core::observe::pools_at;
-use brupop_core::status::DesiredCondition;
+use brupop_core::status::progressing;
 use brupop_webhook::metrics::Metrics;
 use brupop_webhook::review::answer;
 
@@ -39,8 +39,7 @@ pub const CASES: [Case; 3] = [
 /// A pass over 5,000 nodes with this many pools: from objects to facts, decisions, and the condition of each node.
 pub fn pass(pools: usize, drive: Driver<'_>) {
     let ((cluster, leader), policy, now) = (prepared(pools), policy(), now());
-    let condition =
-        |reason: &Reason<'_>| DesiredCondition::progressing(reason, &reason.message(), "");
+    let condition = |reason: &Reason<'_>| progressing(reason, &reason.message(), "");
     drive(&mut || {
         let pools = pools_at(black_box(&cluster), &leader, &policy, now.time);
         let observed = observe(&cluster, &leader, &pools, &policy, now);

@@ -159,7 +159,7 @@ fn obstacles(status: Option<&BottlerocketFleetStatus>) -> Vec<String> {
             word(&condition.type_),
             sentence(&condition.message)
         );
-        match condition.type_.as_str() {
+        match &*condition.type_ {
             OTHER_OPERATOR if is => Some(said),
             // Agents' reports pass the webhook; where it cannot be reached, there are none.
             ADMISSION_ENFORCED if !is => {

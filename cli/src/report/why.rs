@@ -6,8 +6,8 @@ use brupop_api::conditions::{
 use brupop_api::shadow::LastFailure;
 use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, Problem, State, names};
 use brupop_core::decide::{Named, Reason};
-use brupop_core::phases::update_known_since;
 use brupop_core::pool::Pool;
+use brupop_core::status::update_known_since;
 use comfy_table::Color;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;

@@ -8,7 +8,7 @@
 //! - [`drain`] and [`workloads`] say which pods go, what stands in the way, and what has to come back.
 //! - [`pool`] is a part of the fleet, [`rules`] what people say of it and of the fleet; [`leader`] says whose a node is, [`gates`] what
 //!   is made of the answers that close gates.
-//! - [`window`] says when updates may start; [`status`] says what people see, [`phases`] what became of updates.
+//! - [`window`] says when updates may start; [`status`] says what people see, and what became of updates.
 //!
 //! Read [`facts`] first, then `decide/mod.rs`, `decide/assess.rs` and `decide/allocate.rs`.
 
@@ -24,7 +24,6 @@ pub mod kept;
 pub mod leader;
 pub mod objects;
 pub mod observe;
-pub mod phases;
 pub mod pool;
 pub mod rules;
 pub mod status;

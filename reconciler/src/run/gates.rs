@@ -13,7 +13,6 @@ use brupop_api::pool::PrometheusGate;
 use brupop_api::printable::printable;
 use brupop_core::gates::{ANSWER_MAX, Gates, TOO_LONG, answer_of, matter, read_answer, refusal};
 use brupop_core::rules::GateState;
-use brupop_core::status::NoAnswer;
 use brupop_runtime::errors::describe;
 use brupop_runtime::{FailureLog, client};
 use futures::future::OptionFuture;
@@ -72,13 +71,10 @@ impl GateAnswers {
         self.gates.state(query, now)
     }
 
-    /// Returns why this query has no answer, if it has none.
-    pub(crate) fn failure(&self, query: &PrometheusGate) -> Option<NoAnswer<'_>> {
-        self.failures
-            .get(query)
-            .map_or(Some(NoAnswer::NotAsked), |log| {
-                log.reason().map(NoAnswer::Failed)
-            })
+    /// Whether this query has an answer. If not, `Err` says why; `None` = it was not asked yet.
+    pub(crate) fn failure(&self, query: &PrometheusGate) -> Result<(), Option<&str>> {
+        let log = self.failures.get(query).ok_or(None)?;
+        log.reason().map_or(Ok(()), |why| Err(Some(why)))
     }
 
     /// This is the answer to a query, or why there is none.

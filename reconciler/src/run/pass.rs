@@ -11,8 +11,7 @@ use brupop_core::facts::NodeView;
 use brupop_core::leader::LeaderState;
 use brupop_core::observe::pools_at;
 use brupop_core::observe::{Now, observe};
-use brupop_core::phases;
-use brupop_core::status::{EventText, halts};
+use brupop_core::status::{self, EventText, halts};
 use jiff::{Timestamp, Unit};
 
 use crate::metrics::Series;
@@ -234,7 +233,7 @@ impl Reconciler {
             && let event = EventText::of_halts(&decisions.halted)
             && let Some(mut request) = Request::to_ledger(cluster, write, event)
         {
-            request.context.ended = phases::updates_of(fleet, views, &decisions);
+            request.context.ended = status::updates_of(fleet, views, &decisions);
             self.send(pass, request);
         }
         self.preflight(pass, &decisions);

@@ -14,8 +14,7 @@ use brupop_core::decide::{Reason, Step, drained, new_shadow};
 use brupop_core::drain::{DrainPlan, PodKey};
 use brupop_core::facts::{FleetFacts, NodeView};
 use brupop_core::objects::{NodeFacts, PodItem, is_operator_pod};
-use brupop_core::phases::{self, Ended};
-use brupop_core::status::EventText;
+use brupop_core::status::{self, Ended, EventText};
 use brupop_runtime::Listing;
 use brupop_runtime::errors::{describe, status_message};
 use jiff::Timestamp;
@@ -236,7 +235,7 @@ impl Request {
             // Nobody looks at the Events of objects that are gone.
             context.about = Context::of_fleet(cluster, None).about;
         }
-        context.ended = phases::ended_by(cluster, fleet, view, step);
+        context.ended = status::ended_by(cluster, fleet, view, step);
         Some(Self::new(cluster, object.owned(), body, context))
     }
 

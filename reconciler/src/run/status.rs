@@ -4,16 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use brupop_api::conditions::{Condition, PROGRESSING};
-use brupop_api::fleet::VersionRecord;
+use brupop_api::fleet::{BottlerocketFleetStatus, VersionRecord};
 use brupop_api::pool::PrometheusGate;
-use brupop_api::{BottlerocketShadow, NodeCounts, Object, State, names};
+use brupop_api::{BottlerocketPoolStatus, BottlerocketShadow, Object, State, names};
 use brupop_core::cluster::Cluster;
 use brupop_core::deadlines::{EXCLUDED, TRANSITION, back_off_text, wait_text};
 use brupop_core::decide::{Abort, Decision, Named, Reason};
 use brupop_core::facts::NodeView;
-use brupop_core::status::{
-    self, Debounced, DesiredCondition, DesiredFleetStatus, DesiredPoolStatus, EventText, Progress,
-};
+use brupop_core::status::{self, Debounced, EventText};
 use brupop_runtime::FailureLog;
 use brupop_runtime::errors::describe;
 use brupop_runtime::logs::Quota;
@@ -41,8 +39,8 @@ const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct Told {
     /// By the name that the node's shadow has or would have.
     nodes: BTreeMap<String, ToldOfNode>,
-    pools: BTreeMap<String, Debounced<DesiredPoolStatus>>,
-    fleet: Debounced<DesiredFleetStatus>,
+    pools: BTreeMap<String, Debounced<BottlerocketPoolStatus>>,
+    fleet: Debounced<BottlerocketFleetStatus>,
 }
 
 /// The messages about one node.
@@ -51,7 +49,7 @@ struct ToldOfNode {
     /// The reason that was last logged.
     reason: Option<&'static str>,
     lines: Option<Quota>,
-    conditions: Debounced<Vec<DesiredCondition>>,
+    conditions: Debounced<Vec<Condition>>,
     /// The last step of an update that was told at once, as long as the node has a slot.
     step: Option<&'static str>,
     left_alone: FailureLog,
@@ -69,7 +67,7 @@ impl ToldOfNode {
     /// update are told at once, and once each, and so is its end; all else only if it lasts.
     fn waits_until(
         &mut self,
-        wanted: &[DesiredCondition],
+        wanted: &[Condition],
         step: Option<&'static str>,
         has_ended: bool,
         now: Duration,
@@ -175,7 +173,7 @@ impl Reconciler {
         let Some(shadow) = cluster.shadow(name) else {
             // A quota or a rule may refuse it.
             if matches!(reason, Reason::NodeChangesDenied(_)) {
-                let told = DesiredCondition::progressing(reason, &reason.message(), "");
+                let told = status::progressing(reason, &reason.message(), "");
                 self.log_reason(cluster, view, reason, &told);
             } else {
                 self.leading.told.node(name).reason = None;
@@ -205,15 +203,15 @@ impl Reconciler {
             namespace: &self.api.namespace,
             failure: failure.map(|failed| failed.reason.as_str()),
         });
-        let progressing = DesiredCondition::progressing(reason, &message, &remedy);
+        let progressing = status::progressing(reason, &message, &remedy);
         self.log_reason(cluster, view, reason, &progressing);
         let overdue = view.time.slot_overdue;
-        let overdue = overdue.then(|| DesiredCondition::overdue(&progressing));
+        let overdue = overdue.then(|| status::overdue(&progressing));
         let available = view.shadow.as_ref();
-        let available = available.and_then(DesiredCondition::update_available);
-        let word = progressing.reason;
+        let available = available.and_then(status::update_available);
+        let word = reason.as_str();
         let wanted = [Some(progressing), overdue, available];
-        let wanted: Vec<DesiredCondition> = wanted.into_iter().flatten().collect();
+        let wanted: Vec<Condition> = wanted.into_iter().flatten().collect();
         let (now, has_slot) = (self.now(), fleet.slots.contains_key(name));
         let step = (has_slot && reason.begins_step()).then(|| reason.as_str());
         let has_ended = !has_slot && !reason.is_moving() && is_told_to_move(shadow);
@@ -267,12 +265,12 @@ impl Reconciler {
         cluster: &Cluster,
         view: &NodeView<'_>,
         reason: &Reason<'_>,
-        wanted: &DesiredCondition,
+        wanted: &Condition,
     ) {
-        let (name, now, word) = (view.shadow_name, self.now(), wanted.reason);
+        let (name, now, word) = (view.shadow_name, self.now(), reason.as_str());
         let told = self.leading.told.node(name);
         let before = told.reason.replace(word);
-        let stored = || Some(told_progress(cluster.shadow(name)?)?.reason.as_str());
+        let stored = || Some(&*told_progress(cluster.shadow(name)?)?.reason);
         if before.or_else(stored) == Some(word) {
             return;
         }
@@ -358,34 +356,26 @@ impl Reconciler {
         let (cluster, observed) = (pass.cluster, pass.observed);
         let Some(fleet) = cluster.fleet() else { return };
         let (admission, alone) = (&self.leading.admission, &self.leading.alone);
-        let progress = Progress::of_fleet(observed, nodes);
-        let wanted = DesiredFleetStatus {
-            counts: NodeCounts {
-                unavailable_limit: observed.fleet.total_limit(),
-                ..progress.counts
-            },
-            not_opted_in_nodes: observed.not_opted_in,
-            updated: progress.updated_condition("no node is opted in"),
-            halted: status::halted_versions(halts),
-            halt: DesiredCondition::halted(&self.api.namespace, &observed.fleet, halts),
-            stalled_pool: status::stalled_pools(&cluster.pools)
-                .next()
-                .map(|(pool, stalled)| format!("pool {pool}: {}", stalled.message)),
-            idle: DesiredCondition::idle(cluster.busy_nodes(observed.fleet.slots)),
-            admission: admission.known().map(DesiredCondition::admission),
-            other_operator: alone.known().map(DesiredCondition::other_operator),
-        };
+        let wanted = status::fleet(
+            cluster,
+            observed,
+            nodes,
+            admission.known(),
+            alone.known(),
+            halts,
+            &self.api.namespace,
+        );
         let now = self.now();
         let debounced = &mut self.leading.told.fleet;
-        if wanted.is_stored_in(&fleet.object) {
+        if status::fleet_has(&fleet.object, &wanted) {
             return debounced.forget();
         }
         if let Some(due) = debounced.waits_until(wanted.clone(), now) {
             return pass.wake.by(due);
         }
-        let status = wanted.patch(&fleet.object, observed.fleet.now);
+        let status = status::fleet_patch(&fleet.object, &wanted, observed.fleet.now);
         let context = Context {
-            event: wanted.new_obstacle(&fleet.object),
+            event: status::new_obstacle(&wanted, &fleet.object),
             about: Some(fleet.object.object_ref(&())),
             ..Context::default()
         };
@@ -401,12 +391,12 @@ impl Reconciler {
         for ((name, pool), wanted) in cluster.pools.iter().zip(wanted) {
             let now = self.now();
             let debounced = self.leading.told.pools.entry(name.clone()).or_default();
-            if wanted.is_stored_in(pool) {
+            if status::pool_has(pool, &wanted) {
                 debounced.forget();
             } else if let Some(due) = debounced.waits_until(wanted.clone(), now) {
                 pass.wake.by(due);
             } else {
-                let status = wanted.patch(pool, &text(pass.now, Unit::Second));
+                let status = status::pool_patch(pool, &wanted, &text(pass.now, Unit::Second));
                 let object = Object::PoolStatus(name.clone());
                 self.apply(pass, object, status, Context::default());
             }

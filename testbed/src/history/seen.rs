@@ -72,7 +72,7 @@ impl Seen {
             target: spec.version,
             reached: status.current_state,
             reason: progressing
-                .map(|condition| condition.reason.clone())
+                .map(|condition| condition.reason.to_string())
                 .unwrap_or_default(),
             version: status.current_version,
             available: status.target_version,

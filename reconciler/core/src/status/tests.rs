@@ -5,13 +5,20 @@ mod health;
 mod idle;
 
 use super::*;
+use crate::cluster::{Cluster, Watched as _};
 use crate::decide::Reason;
-use crate::tests::world::{NOW, read};
-use brupop_api::{BottlerocketFleet, BottlerocketShadow, NodeCounts};
+use crate::rules::Policy;
+use crate::tests::world::{NOW, known, node, observe_knowing, put_ledger, read};
+use brupop_api::conditions::READY;
+use brupop_api::fleet::{BottlerocketFleetStatus, VersionRecord};
+use brupop_api::{BottlerocketFleet, BottlerocketShadow};
 use std::slice;
 
-fn wanted(status: ConditionStatus, reason: &'static str) -> DesiredCondition {
-    DesiredCondition::of(PROGRESSING, status, reason, "a sentence")
+/// A check that found nothing wrong, one that did, and none yet.
+type Check = Option<Result<(), &'static str>>;
+
+fn wanted(status: ConditionStatus, reason: &'static str) -> Condition {
+    condition(PROGRESSING, status, reason, "a sentence")
 }
 
 fn shadow(conditions: &Value) -> BottlerocketShadow {
@@ -30,11 +37,7 @@ fn shadow_of(status: Value) -> BottlerocketShadow {
 }
 
 /// The shadow once these conditions were written at this time.
-fn written(
-    before: &BottlerocketShadow,
-    conditions: &[DesiredCondition],
-    now: &str,
-) -> BottlerocketShadow {
+fn written(before: &BottlerocketShadow, conditions: &[Condition], now: &str) -> BottlerocketShadow {
     shadow_of(shadow_patch(before, "", conditions, now)["status"].take())
 }
 
@@ -48,21 +51,6 @@ fn fleet(generation: i64, status: Value) -> BottlerocketFleet {
         json!({"apiVersion": BottlerocketFleet::api_version(&()), "kind": "BottlerocketFleet",
         "metadata": {"name": "fleet", "uid": "u", "generation": generation}, "spec": {}, "status": status}),
     )
-}
-
-/// Of a fleet of this many nodes, of which nothing is said.
-fn desired(counts: NodeCounts) -> DesiredFleetStatus {
-    DesiredFleetStatus {
-        counts,
-        not_opted_in_nodes: 0,
-        updated: Progress::default().updated_condition("no node is opted in"),
-        halted: None,
-        stalled_pool: None,
-        idle: DesiredCondition::idle(0),
-        halt: DesiredCondition::halted("ns", &crate::facts::FleetFacts::EXAMPLE, &[]),
-        admission: None,
-        other_operator: None,
-    }
 }
 
 #[test]
@@ -81,7 +69,7 @@ fn a_conditions_time_is_its_statuss() {
     );
     let shadow = shadow(&patch["status"]["conditions"]);
     assert!(shadow_has(&shadow, "", slice::from_ref(&first)));
-    let time = |wanted: &DesiredCondition| {
+    let time = |wanted: &Condition| {
         shadow_patch(&shadow, "", slice::from_ref(wanted), "2026-11-21T05:00:00Z")["status"]["conditions"][0]
             ["lastTransitionTime"]
             .clone()
@@ -125,9 +113,9 @@ fn a_shadows_pool_is_written_with_its_conditions() {
 }
 
 /// The condition of a host that runs this version and chooses that one.
-fn available(runs: Option<&str>, target: Option<&str>) -> Option<DesiredCondition> {
+fn available(runs: Option<&str>, target: Option<&str>) -> Option<Condition> {
     let shadow = shadow_of(json!({"current_version": runs, "target_version": target}));
-    DesiredCondition::update_available(&ShadowFacts::of(&shadow)?)
+    update_available(&ShadowFacts::of(&shadow)?)
 }
 
 #[test]
@@ -140,7 +128,7 @@ fn an_update_says_since_when_it_is_known() {
     assert_eq!((yes.status, no.status), (True, False));
     // A locked host has the problem that it does not choose a version, which this must not contradict.
     assert_eq!(
-        (no.reason, &*no.message),
+        (&*no.reason, &*no.message),
         ("NoneChosen", "the host chooses no update")
     );
     assert_eq!(
@@ -148,75 +136,87 @@ fn an_update_says_since_when_it_is_known() {
         None,
         "nobody knows before the agent has reported"
     );
-    let waits = |reason, update: &DesiredCondition| [wanted(False, reason), update.clone()];
+    let waits = |reason, update: &Condition| [wanted(False, reason), update.clone()];
     let behind = written(&shadow(&json!([])), &waits("LimitReached", &yes), NOW);
-    assert_eq!(crate::phases::update_known_since(&behind), Some(NOW));
+    assert_eq!(update_known_since(&behind), Some(NOW));
     let behind = written(&behind, &waits("NodePaused", &yes), "2026-11-21T05:00:00Z");
-    assert_eq!(crate::phases::update_known_since(&behind), Some(NOW));
+    assert_eq!(update_known_since(&behind), Some(NOW));
     let done = waits("NoUpdate", &no);
     assert!(!shadow_has(&behind, "", &done), "it is no longer so");
     let behind = written(&behind, &done, "2026-11-21T06:00:00Z");
-    assert_eq!(crate::phases::update_known_since(&behind), None);
+    assert_eq!(update_known_since(&behind), None);
 }
 
 #[test]
 fn messages_are_as_the_schema_takes_them() {
-    let message = |words: &str| DesiredCondition::progressing(&Reason::NoUpdate, words, "").message;
+    let message = |words: &str| progressing(&Reason::NoUpdate, words, "").message;
     assert_eq!(message(&"é".repeat(600)), format!("{}…", "é".repeat(510)));
     assert_eq!(message("a\nb\u{1b}[2J\u{202e}"), "a\\nb\\u{1b}[2J\\u{202e}");
-    let long =
-        DesiredCondition::progressing(&Reason::NoUpdate, &"a".repeat(2000), "do this").message;
+    let long = progressing(&Reason::NoUpdate, &"a".repeat(2000), "do this").message;
     assert!(
         long.len() == MESSAGE_MAX && long.ends_with("…; what to do: do this"),
         "{long}"
     );
-    assert_eq!(DesiredCondition::admission(Err("\u{7}")).message, "\\u{7}");
+    assert_eq!(condition(READY, False, "", "\u{7}").message, "\\u{7}");
+}
+
+/// The status of a fleet of this many nodes, over this stored one. The checks are those of admission, and of other operators.
+fn desired(
+    nodes: u64,
+    checks: [Check; 2],
+    halts: &[&VersionRecord],
+    stored: Value,
+) -> BottlerocketFleetStatus {
+    let mut cluster = Cluster::default();
+    for nth in 0..nodes {
+        node(&format!("node-{nth}"), json!({})).put(&mut cluster);
+    }
+    put_ledger(&mut cluster, json!({}), stored);
+    let (known, policy, [admission, alone]) = (known(&cluster), Policy::default(), checks);
+    let observed = observe_knowing(&cluster, &known, &policy, NOW);
+    let decided = observed.decide();
+    super::fleet(
+        &cluster,
+        &observed,
+        &decided.nodes,
+        admission,
+        alone,
+        halts,
+        "ns",
+    )
 }
 
 #[test]
 fn the_fleet_keeps_conditions_not_known_yet() {
     let why = "the webhook let through what it must refuse";
-    let mut wanted = DesiredFleetStatus {
-        admission: Some(DesiredCondition::admission(Err(why))),
-        other_operator: Some(DesiredCondition::other_operator(Err("upstream's is here"))),
-        ..desired(NodeCounts {
-            nodes: 3,
-            ..NodeCounts::default()
-        })
-    };
+    let of = |checks| desired(3, checks, &[], json!({}));
+    let wanted = of([Some(Err(why)), Some(Err("upstream's is here"))]);
     let none = fleet(1, json!({}));
-    assert!(!wanted.is_stored_in(&none));
+    assert!(!fleet_has(&none, &wanted));
     let told_as = |event: Option<EventText>| event.map(|event| (event.reason, event.note));
     let told = |reason, why: &str| Some((reason, format!("no update starts: {why}")));
     assert_eq!(
-        told_as(wanted.new_obstacle(&none)),
+        told_as(new_obstacle(&wanted, &none)),
         told("OtherOperator", "upstream's is here")
     );
-    let not_enforced = DesiredFleetStatus {
-        other_operator: None,
-        ..wanted.clone()
-    };
     assert_eq!(
-        told_as(not_enforced.new_obstacle(&none)),
+        told_as(new_obstacle(&of([Some(Err(why)), None]), &none)),
         told("AdmissionNotEnforced", why)
     );
-    let patch = wanted.patch(&none, NOW);
+    let patch = fleet_patch(&none, &wanted, NOW);
     let written = fleet(1, patch["status"].clone());
-    assert_eq!(wanted.new_obstacle(&written), None, "each is told once");
-    let gone = DesiredFleetStatus {
-        other_operator: Some(DesiredCondition::other_operator(Ok(()))),
-        ..wanted.clone()
-    };
-    assert!(!gone.is_stored_in(&written) && gone.new_obstacle(&written).is_none());
-    assert!(wanted.is_stored_in(&written));
+    assert_eq!(new_obstacle(&wanted, &written), None, "each is told once");
+    let gone = of([Some(Err(why)), Some(Ok(()))]);
+    assert!(!fleet_has(&written, &gone) && new_obstacle(&gone, &written).is_none());
+    assert!(fleet_has(&written, &wanted));
     let steered = fleet(2, patch["status"].clone());
     assert!(
-        !wanted.is_stored_in(&steered),
+        !fleet_has(&steered, &wanted),
         "it is said of each generation of the spec"
     );
-    assert_eq!(wanted.new_obstacle(&steered), None, "but told once");
-    let status = wanted.patch(&steered, "later")["status"].take();
-    assert!(wanted.is_stored_in(&fleet(2, status.clone())));
+    assert_eq!(new_obstacle(&wanted, &steered), None, "but told once");
+    let status = fleet_patch(&steered, &wanted, "later")["status"].take();
+    assert!(fleet_has(&fleet(2, status.clone()), &wanted));
     let generations = status["conditions"]
         .as_array()
         .unwrap()
@@ -228,7 +228,10 @@ fn the_fleet_keeps_conditions_not_known_yet() {
             .all(|it| *it == 2),
         "{status}"
     );
-    (wanted.admission, wanted.other_operator) = (None, None);
-    assert!(wanted.is_stored_in(&written));
-    assert_eq!(wanted.patch(&written, "later")["status"], patch["status"]);
+    let unknown = desired(3, [None; 2], &[], patch["status"].clone());
+    assert!(fleet_has(&written, &unknown));
+    assert_eq!(
+        fleet_patch(&written, &unknown, "later")["status"],
+        patch["status"]
+    );
 }

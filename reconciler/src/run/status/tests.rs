@@ -50,7 +50,7 @@ fn steps_are_told_at_once_and_once_each() {
     let mut told = ToldOfNode::default();
     let wanted = |word| {
         let reason = Reason::of_word(word).unwrap();
-        [DesiredCondition::progressing(&reason, "", "")]
+        [status::progressing(&reason, "", "")]
     };
     let second = Some(NOW + Duration::from_secs(1));
     for (word, begins, has_slot, waits) in [

@@ -90,7 +90,10 @@ fn condition(status: &BottlerocketPoolStatus, type_: &str) -> Option<(String, St
         .conditions
         .iter()
         .find(|condition| condition.type_ == type_)?;
-    Some((format!("{:?}", condition.status), condition.reason.clone()))
+    Some((
+        format!("{:?}", condition.status),
+        condition.reason.to_string(),
+    ))
 }
 
 /// The command that waits for a pool.

@@ -164,7 +164,7 @@ fn reason(shadow: &BottlerocketShadow) -> Option<&str> {
     conditions
         .iter()
         .find(|condition| condition.type_ == "Progressing")
-        .map(|found| found.reason.as_str())
+        .map(|found| &*found.reason)
 }
 
 /// Series that Prometheus must have, by name.

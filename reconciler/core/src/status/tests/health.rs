@@ -1,52 +1,44 @@
 //! The fleet's conditions for kstatus.
 
-use brupop_api::NodeCounts;
-use brupop_api::fleet::{NodeFailure, VersionRecord};
-use serde_json::json;
-
-use super::super::{DesiredCondition, DesiredFleetStatus};
-use crate::facts::FleetFacts;
-use crate::tests::world::{NOW, rows};
 use brupop_api::conditions::Condition;
+use brupop_api::fleet::{BottlerocketFleetStatus, NodeFailure, VersionRecord};
+use serde_json::{Value, json};
 
-/// A check that found nothing wrong, one that did, and none yet.
-type Check = Option<Result<(), &'static str>>;
+use super::{Check, desired, fleet_has, fleet_patch};
+use crate::tests::world::{NOW, rows};
+
 const WELL: Check = Some(Ok(()));
 const WRONG: Check = Some(Err("this is wrong"));
 
-fn fleet(nodes: u64, admission: Check, alone: Check, halted: bool) -> DesiredFleetStatus {
-    let versions = [VersionRecord {
+fn fleet(
+    nodes: u64,
+    admission: Check,
+    alone: Check,
+    halted: bool,
+    stored: Value,
+) -> BottlerocketFleetStatus {
+    let record = VersionRecord {
         version: "1.20.0".to_owned(),
         variant: "metal".to_owned(),
-        halted_at: halted.then(|| NOW.to_owned()),
+        halted_at: Some(NOW.to_owned()),
         failures: vec![NodeFailure {
             node: "node-0".to_owned(),
             at: NOW.to_owned(),
             reason: "FellBack".to_owned(),
         }],
         ..VersionRecord::default()
-    }];
-    let facts = FleetFacts {
-        versions: &versions,
-        ..FleetFacts::EXAMPLE
     };
-    let halts: Vec<_> = versions.iter().filter(|_| halted).collect();
-    DesiredFleetStatus {
-        halt: DesiredCondition::halted("ns", &facts, &halts),
-        admission: admission.map(DesiredCondition::admission),
-        other_operator: alone.map(DesiredCondition::other_operator),
-        ..super::desired(NodeCounts {
-            nodes,
-            ..NodeCounts::default()
-        })
-    }
+    let halts = if halted { &[&record][..] } else { &[] };
+    desired(nodes, [admission, alone], halts, stored)
 }
 
-fn words(fleet: &DesiredFleetStatus, stored: &[Condition]) -> String {
-    let health = fleet.health(stored);
-    health
-        .map(|it| format!("{}={:?}/{}", it.type_, it.status, it.reason))
-        .join(" ")
+/// The conditions `Ready` and `Stalled`, and what they say.
+fn health(fleet: &BottlerocketFleetStatus) -> (&[Condition], String) {
+    let health = &fleet.conditions[fleet.conditions.len() - 2..];
+    let words = health
+        .iter()
+        .map(|it| format!("{}={:?}/{}", it.type_, it.status, it.reason));
+    (health, words.collect::<Vec<_>>().join(" "))
 }
 
 #[test]
@@ -69,10 +61,17 @@ fn a_fleet_is_ready_once_its_rules_are_in_force_and_it_is_alone() {
         } else {
             "False/NotStalled"
         };
-        let words = words(&fleet(nodes, admission, alone, halted), &[]);
-        assert_eq!(words, format!("Ready={ready} Stalled={stalled}"), "{what}");
+        let status = fleet(nodes, admission, alone, halted, json!({}));
+        assert_eq!(
+            health(&status).1,
+            format!("Ready={ready} Stalled={stalled}"),
+            "{what}"
+        );
     }
-    let [ready, stalled] = fleet(3, WELL, WELL, true).health(&[]);
+    let status = fleet(3, WELL, WELL, true, json!({}));
+    let [ready, stalled] = health(&status).0 else {
+        panic!("{status:?}");
+    };
     assert!(
         ready
             .message
@@ -81,28 +80,20 @@ fn a_fleet_is_ready_once_its_rules_are_in_force_and_it_is_alone() {
         ready.message
     );
     assert_eq!(ready.message, stalled.message);
-    let of_pool = DesiredFleetStatus {
-        stalled_pool: Some("pool web: it owns no node".to_owned()),
-        ..fleet(3, WELL, WELL, false)
-    };
-    let says = "Ready=False/PoolStalled Stalled=True/PoolStalled";
-    assert_eq!(words(&of_pool, &[]), says);
-    assert_eq!(
-        fleet(3, WRONG, WELL, false).health(&[])[0].message,
-        "this is wrong"
-    );
+    let wrong = fleet(3, WRONG, WELL, false, json!({}));
+    assert_eq!(health(&wrong).0[0].message, "this is wrong");
 }
 
 /// A new leader has tried nothing out yet: until then it is what the one before it saw, so that nothing is written.
 #[test]
 fn what_the_last_leader_saw_stands() {
     for (admission, alone) in [(WELL, WELL), (WRONG, WELL), (WELL, WRONG)] {
-        let before = fleet(3, admission, alone, false);
-        let patch = before.patch(&super::fleet(1, json!({})), NOW);
+        let before = fleet(3, admission, alone, false, json!({}));
+        let patch = fleet_patch(&super::fleet(1, json!({})), &before, NOW);
         let stored = super::fleet(1, patch["status"].clone());
-        let after = fleet(3, None, None, false);
+        let after = fleet(3, None, None, false, patch["status"].clone());
         assert!(
-            before.is_stored_in(&stored) && after.is_stored_in(&stored),
+            fleet_has(&stored, &before) && fleet_has(&stored, &after),
             "{admission:?} {alone:?}"
         );
     }

@@ -5,7 +5,7 @@ use brupop_api::names;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Watched as _};
-use crate::status::DesiredCondition;
+use crate::status::fleet::idle;
 use crate::tests::world::{annotated, node, read, rows, shadow};
 
 fn put_node(cluster: &mut Cluster, name: &str, marker: Option<&str>) {
@@ -26,7 +26,7 @@ fn put_shadow(cluster: &mut Cluster, name: &str, state: &str) {
 }
 
 fn message(cluster: &Cluster, slots: &Value) -> (ConditionStatus, String) {
-    let condition = DesiredCondition::idle(cluster.busy_nodes(&read(slots.clone())));
+    let condition = idle(cluster.busy_nodes(&read(slots.clone())));
     (
         condition.status,
         condition.message.split(' ').next().unwrap().to_owned(),

@@ -22,7 +22,7 @@ fn message(versions: &[VersionRecord], resumed: &[ResumedVersion]) -> String {
         ..FleetFacts::EXAMPLE
     };
     let halts: Vec<_> = versions.iter().collect();
-    DesiredCondition::halted("ns", &fleet, &halts).message
+    halted("ns", &fleet, &halts).message
 }
 
 /// Returns what the message's command would write.

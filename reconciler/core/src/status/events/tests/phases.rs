@@ -1,6 +1,6 @@
 //! One update, step by step, and the ways in which it may end.
 
-use super::*;
+use super::super::*;
 use crate::leader::LeaderState;
 use crate::rules::{Limit, Policy, Rules, StepDurations};
 use crate::tests::world::{

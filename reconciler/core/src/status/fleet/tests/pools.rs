@@ -7,7 +7,7 @@
 
 mod stalls;
 
-use super::*;
+use super::super::*;
 use crate::cluster::{Cluster, Watched as _};
 use crate::leader::LeaderState;
 use crate::pool::Pool;
@@ -56,21 +56,21 @@ fn of_pool(spec: Value) -> Cluster {
 }
 
 /// The status that the only pool should have.
-fn status(cluster: &mut Cluster) -> DesiredPoolStatus {
+fn status(cluster: &mut Cluster) -> BottlerocketPoolStatus {
     status_with(cluster, json!({}))
 }
 
 /// The same, with this ledger.
-fn status_with(cluster: &mut Cluster, ledger: Value) -> DesiredPoolStatus {
-    status_of(cluster, ledger, |_| None)
+fn status_with(cluster: &mut Cluster, ledger: Value) -> BottlerocketPoolStatus {
+    status_of(cluster, ledger, |_| Ok(()))
 }
 
 /// The same, if these queries have no answer.
 fn status_of(
     cluster: &mut Cluster,
     ledger: Value,
-    unanswered: impl Fn(&PrometheusGate) -> Option<NoAnswer<'static>>,
-) -> DesiredPoolStatus {
+    unanswered: impl Fn(&PrometheusGate) -> Result<(), Option<&'static str>>,
+) -> BottlerocketPoolStatus {
     put_ledger(cluster, json!({}), ledger);
     let policy = Policy::default();
     let observed = observe_knowing(cluster, &known(cluster), &policy, NOW);
@@ -81,7 +81,7 @@ fn status_of(
 }
 
 /// Status and reason of each condition.
-fn words(status: &DesiredPoolStatus) -> Vec<String> {
+fn words(status: &BottlerocketPoolStatus) -> Vec<String> {
     status
         .conditions
         .iter()
@@ -145,7 +145,7 @@ fn force_without_the_right_counts_as_abort_and_is_told() {
         let policy = Policy::default();
         let observed = observe_knowing(&cluster, &known, &policy, NOW);
         let decided = observed.decide();
-        let status = pools(&observed, &decided.nodes, |_| None, may_force).pop();
+        let status = pools(&observed, &decided.nodes, |_| Ok(()), may_force).pop();
         assert_eq!(observed.views[0].force, force, "{on_timeout} {may_force}");
         assert_eq!(words(&status.unwrap())[3], told, "{on_timeout} {may_force}");
     }
@@ -198,7 +198,9 @@ fn a_pool_is_ready_while_it_waits_and_stalled_once_a_person_has_to_act() {
             |why| format!("Ready=False/{why} Stalled=True/{why}"),
         );
         assert_eq!(words(&status)[3..].join(" "), expected, "{what}");
-        let [accepted, progressing, _, ready, stalled] = &status.conditions;
+        let [accepted, progressing, _, ready, stalled] = &status.conditions[..] else {
+            panic!()
+        };
         let known = [accepted, progressing].map(|it| &it.message);
         assert!(
             stalled.status == False || known.contains(&&stalled.message),
@@ -223,17 +225,14 @@ fn a_status_that_is_stored_is_not_written_again() {
         pool(&spec, &json!({"nodes": "many"})).put(&mut cluster);
         join(&mut cluster, "a", OLD, Some(NEW), false);
         let wanted = status(&mut cluster);
-        assert!(!wanted.is_stored_in(&cluster.pools["web"]), "{spec}");
-        let patch = wanted.patch(&cluster.pools["web"], NOW);
+        assert!(!pool_has(&cluster.pools["web"], &wanted), "{spec}");
+        let patch = pool_patch(&cluster.pools["web"], &wanted, NOW);
         assert_eq!(patch["metadata"], json!({"name": "web", "uid": "u"}));
         assert_eq!(patch["status"]["observedGeneration"], json!(3));
         pool(&spec, &patch["status"]).put(&mut cluster);
         let again = status(&mut cluster);
-        assert!(
-            again.is_stored_in(&cluster.pools["web"]),
-            "{spec}: {again:?}"
-        );
-        let later = again.patch(&cluster.pools["web"], "2026-11-21T05:00:00Z");
+        assert!(pool_has(&cluster.pools["web"], &again), "{spec}: {again:?}");
+        let later = pool_patch(&cluster.pools["web"], &again, "2026-11-21T05:00:00Z");
         assert_eq!(
             later["status"], patch["status"],
             "times of conditions that have not changed stay"

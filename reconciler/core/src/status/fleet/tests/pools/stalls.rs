@@ -21,11 +21,13 @@ fn a_pool_says_at_once_that_none_before_it_ever_begins() {
         a_pool("a", after("b")).put(&mut cluster);
         a_pool("b", b).put(&mut cluster);
         let seen = status(&mut cluster);
-        let [accepted, progressing, .., stalled] = &seen.conditions;
+        let [accepted, progressing, .., stalled] = &seen.conditions[..] else {
+            panic!("{seen:?}");
+        };
         assert_eq!(accepted.status, True, "{seen:?}");
         match why {
             None => assert_eq!(
-                (stalled.reason, progressing.reason),
+                (&*stalled.reason, &*progressing.reason),
                 ("NotStalled", "NoNodes")
             ),
             Some(why) => {
@@ -35,7 +37,7 @@ fn a_pool_says_at_once_that_none_before_it_ever_begins() {
                     stalled.message
                 );
                 assert_eq!(
-                    (stalled.reason, &progressing.message),
+                    (&*stalled.reason, &progressing.message),
                     ("WaitingForPool", &stalled.message)
                 );
             }
@@ -89,7 +91,11 @@ fn a_pool_says_at_once_that_a_gate_has_no_answer() {
     let gates = [gate("well", "up == 0"), gate("broken", "up =")];
     let mut cluster = of_pool(json!({"gates": gates}));
     let asked = |query: &PrometheusGate| {
-        (query.query == "up =").then_some(NoAnswer::Failed("bad_data: 1:4: parse error"))
+        if query.query == "up =" {
+            Err(Some("bad_data: 1:4: parse error"))
+        } else {
+            Ok(())
+        }
     };
     let seen = status_of(&mut cluster, json!({}), asked);
     let expected = "the gate broken (spec.gates) is closed, because its source main gives no answer: bad_data: 1:4: parse error";
@@ -101,7 +107,7 @@ fn a_pool_says_at_once_that_a_gate_has_no_answer() {
     ] {
         let of_type = seen.conditions.iter().find(|it| it.type_ == type_).unwrap();
         assert_eq!(
-            (of_type.reason, of_type.message.as_str()),
+            (&*of_type.reason, of_type.message.as_str()),
             (reason, message),
             "{type_}"
         );
@@ -110,7 +116,7 @@ fn a_pool_says_at_once_that_a_gate_has_no_answer() {
     let waits = status_of(&mut cluster, json!({}), asked);
     assert_eq!(
         (
-            waits.conditions[1].reason,
+            &*waits.conditions[1].reason,
             waits.conditions[1].message.as_str()
         ),
         ("GateUnknown", expected)
@@ -125,9 +131,18 @@ fn a_pool_says_at_once_that_a_gate_has_no_answer() {
         ["Ready=True/InForce", "Stalled=False/NotStalled"]
     );
     // A new leader does not know yet, and nor does anybody after a change of the gate.
-    let not_asked = status_of(&mut cluster, json!({}), |_| Some(NoAnswer::NotAsked));
+    let not_asked = status_of(&mut cluster, json!({}), |_| Err(None));
     assert_eq!(
         words(&not_asked)[3..],
         ["Ready=Unknown/GateUnknown", "Stalled=False/NotStalled"]
     );
+}
+
+#[test]
+fn a_stalled_pool_stalls_the_fleet() {
+    let halt = condition(HALTED, False, "WithinFailureBudget", "");
+    let checks = checks(Some(Ok(())), Some(Ok(())), &[]);
+    let [ready, stalled] = fleet_health(3, &checks, &halt, Some("pool web: it owns no node"));
+    assert_eq!((ready.status, stalled.status), (False, True));
+    assert_eq!([&*ready.reason, &*stalled.reason], ["PoolStalled"; 2]);
 }

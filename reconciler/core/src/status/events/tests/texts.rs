@@ -1,6 +1,6 @@
 //! Tests of the texts of all Events.
 
-use super::*;
+use super::super::*;
 use crate::cluster::LedNode;
 use crate::drain::DrainPlan;
 use crate::objects::NodeFacts;
