@@ -102,22 +102,9 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    fn count(&self, metric: &'static str, labels: &[(&'static str, &str)], number: u64) {
-        locked(&self.counters).add(metric, labels, number);
-    }
-
-    /// Counts a request, by what it wrote and what came of it.
-    pub fn wrote(&self, object: &str, result: &str) {
-        self.count(
-            "brupop_writes",
-            &[("object", object), ("result", result)],
-            1,
-        );
-    }
-
-    /// Counts an eviction, by its answer.
-    pub fn evicted(&self, result: &str) {
-        self.count("brupop_evictions", &[("result", result)], 1);
+    /// Counts one more.
+    pub fn count(&self, metric: &'static str, labels: &[(&'static str, &str)]) {
+        locked(&self.counters).add(metric, labels, 1);
     }
 
     /// Counts what a write has ended.
@@ -127,12 +114,12 @@ impl Metrics {
                 let phase = self.phase_durations.get_or_create(&of_phase(*phase));
                 phase.observe(took.as_secs_f64());
             }
-            Ended::Removed => self.count("brupop_updated_nodes_removed", &[], 1),
+            Ended::Removed => self.count("brupop_updated_nodes_removed", &[]),
             Ended::WithoutWorkloads(pool) => {
                 count_without_workloads(&mut locked(&self.counters), pool, 1);
             }
             Ended::Update { result, took } => {
-                self.count("brupop_updates", &[("result", result)], 1);
+                self.count("brupop_updates", &[("result", result)]);
                 if let Some(took) = took {
                     self.update_duration.observe(took.as_secs_f64());
                 }

@@ -11,7 +11,7 @@ use brupop_api::names;
 use brupop_api::printable::printable_json;
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, Decisions, Reason};
-use brupop_core::facts::{FleetFacts, NodeView, Observed, PoolFacts};
+use brupop_core::facts::{FleetFacts, Observed, PoolFacts};
 use brupop_core::gates::GOOD_IN_A_ROW;
 use brupop_core::status;
 use brupop_core::window::Starts;
@@ -250,11 +250,29 @@ fn plan(observed: &Observed<'_>, decided: &Decisions<'_>, held: Vec<String>) -> 
         .collect();
     nexts.extend(waits.into_iter().zip((1..).map(NodePlan::Waits)));
     let decided = observed.views.iter().zip(&decided.nodes).enumerate();
-    let mut nodes: Vec<Row> = decided
-        .map(|(index, (view, decision))| {
-            row(fleet, view, &decision.reason, nexts.get(&index).copied())
-        })
-        .collect();
+    let rows = decided.map(|(index, (view, decision))| {
+        let (slot, reason) = (view.slot(fleet).is_some(), &decision.reason);
+        let next = match nexts.get(&index) {
+            _ if reason.is_not_understood() => NodePlan::Stays,
+            _ if slot => NodePlan::Running,
+            next => next.copied().unwrap_or(NodePlan::Stays),
+        };
+        let name = names::node_of_shadow(view.shadow_name).unwrap_or(view.shadow_name);
+        let version = view.shadow.and_then(|shadow| shadow.status.current_version);
+        let spec_version = view.shadow.and_then(|shadow| shadow.spec.version);
+        let update = view.shadow.and_then(|shadow| shadow.update());
+        let target = if slot { spec_version } else { update };
+        Row {
+            node: name.to_owned(),
+            pool: fleet.pool_of(view).map(|pool| pool.name.to_owned()),
+            version: version.map(str::to_owned),
+            target: target.map(str::to_owned),
+            next,
+            reason: reason.as_str(),
+            message: reason.message().into_owned(),
+        }
+    });
+    let mut nodes: Vec<Row> = rows.collect();
     nodes.sort_by_key(|row| row.next);
     Plan {
         limit: fleet.total_limit(),
@@ -265,39 +283,6 @@ fn plan(observed: &Observed<'_>, decided: &Decisions<'_>, held: Vec<String>) -> 
             .flatten()
             .collect(),
         nodes,
-    }
-}
-
-/// One node of the plan; `next` is what becomes of its update if it is a candidate.
-fn row(
-    fleet: &FleetFacts<'_>,
-    view: &NodeView<'_>,
-    reason: &Reason<'_>,
-    next: Option<NodePlan>,
-) -> Row {
-    let slot = view.slot(fleet).is_some();
-    let next = match reason {
-        reason if reason.is_not_understood() => NodePlan::Stays,
-        _ if slot => NodePlan::Running,
-        _ => next.unwrap_or(NodePlan::Stays),
-    };
-    let name = names::node_of_shadow(view.shadow_name).unwrap_or(view.shadow_name);
-    let version = view.shadow.and_then(|shadow| shadow.status.current_version);
-    let target = view.shadow.and_then(|shadow| {
-        if slot {
-            shadow.spec.version
-        } else {
-            shadow.update()
-        }
-    });
-    Row {
-        node: name.to_owned(),
-        pool: fleet.pool_of(view).map(|pool| pool.name.to_owned()),
-        version: version.map(str::to_owned),
-        target: target.map(str::to_owned),
-        next,
-        reason: reason.as_str(),
-        message: reason.message().into_owned(),
     }
 }
 

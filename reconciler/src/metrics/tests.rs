@@ -79,7 +79,10 @@ fn hosts_are_counted_as_upstreams_users_know_it() {
     gauges.set("brupop_slots_limit", &[], 3);
     gauges.skip("Pod", 1);
     metrics.passed(Some(gauges));
-    metrics.wrote("ledger", "written");
+    metrics.count(
+        "brupop_writes",
+        &[("object", "ledger"), ("result", "written")],
+    );
     let text = told(&metrics, &cluster, 5);
     let lines = [
         "brupop_leader 1",

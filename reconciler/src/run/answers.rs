@@ -202,7 +202,8 @@ impl Reconciler {
             outcome.as_str()
         };
         if outcome != Outcome::Read {
-            self.metrics.wrote(object, word);
+            let labels = [("object", object), ("result", word)];
+            self.metrics.count("brupop_writes", &labels);
         }
         let Context { node, reason, .. } = &request.context;
         match outcome {

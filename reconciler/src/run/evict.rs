@@ -297,24 +297,21 @@ impl Reconciler {
         // These tasks are neither cancelled nor do they panic, so there is no error.
         let Ok((pod, answer)) = joined else { return };
         let now = self.now();
-        self.metrics.evicted(answer.as_str());
+        let labels = [("result", answer.as_str())];
+        self.metrics.count("brupop_evictions", &labels);
         if !self.leading.drainer.evictions.answered(&pod, &answer, now) {
             return;
         }
-        let (namespace, name) = (pod.namespace, pod.name);
-        match answer {
-            EvictionAnswer::Accepted | EvictionAnswer::Gone => {
-                tracing::info!(namespace, name, "the pod can be evicted now");
-            }
-            EvictionAnswer::Leaving => tracing::info!(namespace, name, "{LEAVING}"),
-            EvictionAnswer::Blocked(why, _) => {
-                let what = "a PodDisruptionBudget blocks an eviction";
-                tracing::info!(namespace, name, why, "{what}");
-            }
-            EvictionAnswer::Refused(why) | EvictionAnswer::Failed(why) => {
-                tracing::warn!(namespace, name, why, "an eviction failed; trying again");
-            }
-        }
+        let tried = self.leading.drainer.evictions.tried.get(&pod);
+        let why = tried.and_then(|tried| tried.why.as_deref());
+        let (namespace, name, answer) = (pod.namespace, pod.name, answer.as_str());
+        tracing::info!(
+            namespace,
+            name,
+            answer,
+            why,
+            "an eviction got another answer"
+        );
     }
 }
 

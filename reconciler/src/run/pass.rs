@@ -6,7 +6,7 @@ use std::time::Duration;
 use brupop_api::fleet::VersionRecord;
 use brupop_api::{Object, names};
 use brupop_core::cluster::Cluster;
-use brupop_core::decide::{self, Decision, Decisions, Step};
+use brupop_core::decide::{self, Decision, Decisions, Reason, Step};
 use brupop_core::facts::NodeView;
 use brupop_core::leader::LeaderState;
 use brupop_core::observe::pools_at;
@@ -249,10 +249,7 @@ impl Reconciler {
                     "Node"
                 };
                 pass.gauges.skip(kind, 1);
-                let why = decision.reason.message();
-                self.leave_alone(cluster, view, "NotUnderstood", &why);
             } else {
-                self.leading.told.look_after(name);
                 self.execute(pass, view, decision);
                 self.read_evicted(view, &mut pass.wake);
             }
@@ -262,9 +259,9 @@ impl Reconciler {
             pass.gauges.skip("Node", 1);
             let most = names::NODE_NAME_MAX;
             let why = format!(
-                "this node is left alone: its name has more than {most} characters, so no shadow can be named after it"
+                "its name has more than {most} characters, so no shadow can be named after it"
             );
-            self.leave_alone(cluster, &NodeView::nothing(name), "NameTooLong", &why);
+            self.explain(pass, &NodeView::nothing(name), &Reason::NotUnderstood(&why));
         }
         self.leading.drainer.workloads.prune();
         self.sum_up(pass, nodes, &halts);

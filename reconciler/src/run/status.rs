@@ -12,7 +12,6 @@ use brupop_core::deadlines::{EXCLUDED, TRANSITION, back_off_text, wait_text};
 use brupop_core::decide::{Abort, Decision, Named, Reason};
 use brupop_core::facts::NodeView;
 use brupop_core::status::{self, Debounced, EventText};
-use brupop_runtime::FailureLog;
 use brupop_runtime::errors::describe;
 use brupop_runtime::logs::Quota;
 use jiff::Unit;
@@ -52,7 +51,6 @@ struct ToldOfNode {
     conditions: Debounced<Vec<Condition>>,
     /// The last step of an update that was told at once, as long as the node has a slot.
     step: Option<&'static str>,
-    left_alone: FailureLog,
     /// Messages of refused evictions in this drain, as they were published.
     refusals: BTreeSet<String>,
 }
@@ -90,19 +88,6 @@ impl Told {
         self.nodes.entry(name.to_owned()).or_default()
     }
 
-    /// Records that a node is left alone. Returns whether the reason is worth a line, and an Event.
-    fn leave_alone(&mut self, name: &str, why: &str, now: Duration) -> bool {
-        let told = self.node(name);
-        told.left_alone.is_new(why) && told.take_line(now).is_some()
-    }
-
-    /// A node is not left alone any more.
-    pub(crate) fn look_after(&mut self, name: &str) {
-        if let Some(told) = self.nodes.get_mut(name) {
-            told.left_alone.resolved();
-        }
-    }
-
     /// Forgets nodes, shadows and pools that are gone, and drains that have ended.
     pub(crate) fn prune(&mut self, cluster: &Cluster) {
         self.pools
@@ -115,7 +100,6 @@ impl Told {
                 // Its kubelet can have the shadow made and deleted as often as it likes, by the opt-in label.
                 let before = std::mem::take(told);
                 (told.reason, told.lines) = (before.reason, before.lines);
-                told.left_alone = before.left_alone;
             }
             if record.led.plan.is_none() {
                 told.refusals.clear();
@@ -136,30 +120,6 @@ impl Reconciler {
         self.leading.told.node(shadow).take_line(now).is_some()
     }
 
-    /// Says, once, that a node is left alone, because it cannot be interpreted or have a shadow.
-    pub(crate) fn leave_alone(
-        &mut self,
-        cluster: &Cluster,
-        view: &NodeView<'_>,
-        reason: &'static str,
-        why: &str,
-    ) {
-        let (name, now) = (view.shadow_name, self.now());
-        if !self.leading.told.leave_alone(name, why, now) {
-            return;
-        }
-        let event = EventText {
-            reason,
-            warning: true,
-            note: why.to_owned(),
-            action: "Observe".to_owned(),
-        };
-        let context = Context::of(cluster, view, reason, Some(event));
-        let (node, shadow) = (&context.node, name);
-        tracing::error!(node, shadow, why, "this node is left alone");
-        self.publish(context.event, context.about);
-    }
-
     /// Says why the node moves or not: by a log line when the reason changes, and by the condition once it no longer
     /// changes.
     pub(crate) fn explain(
@@ -171,8 +131,8 @@ impl Reconciler {
         let (cluster, fleet) = (pass.cluster, &pass.observed.fleet);
         let name = view.shadow_name;
         let Some(shadow) = cluster.shadow(name) else {
-            // A quota or a rule may refuse it.
-            if matches!(reason, Reason::NodeChangesDenied(_)) {
+            // A quota or a rule may refuse it, or it cannot be read.
+            if matches!(reason, Reason::NodeChangesDenied(_)) || reason.is_not_understood() {
                 let told = status::progressing(reason, &reason.message(), "");
                 self.log_reason(cluster, view, reason, &told);
             } else {
@@ -274,15 +234,15 @@ impl Reconciler {
         if before.or_else(stored) == Some(word) {
             return;
         }
-        let logged = told.take_line(now);
+        let Some(left_out) = told.take_line(now) else {
+            return;
+        };
         let event = EventText::of_reason(view, reason, &wanted.message);
         let context = Context::of(cluster, view, word, event);
-        if let Some(left_out) = logged {
-            let (left_out, says) = ((left_out > 0).then_some(left_out), &wanted.message);
-            let (node, version, state) = (&context.node, &context.version, context.state);
-            let reason = word;
-            tracing::info!(node, version, state, reason, says, left_out, "Progressing");
-        }
+        let (left_out, says) = ((left_out > 0).then_some(left_out), &wanted.message);
+        let (node, version, state) = (&context.node, &context.version, context.state);
+        let reason = word;
+        tracing::info!(node, version, state, reason, says, left_out, "Progressing");
         self.publish(context.event, context.about);
     }
 

@@ -205,6 +205,7 @@ impl EventText {
         let (word, warning) = match reason {
             Reason::RebootOverdue(_) => ("RebootOverdue", true),
             Reason::NodeChangesDenied(_) => ("NodeChangesDenied", true),
+            Reason::NotUnderstood(_) | Reason::ShadowUnreadable(_) => ("NotUnderstood", true),
             _ => return None,
         };
         Some(Self::new(view, word, warning, message.to_owned()))

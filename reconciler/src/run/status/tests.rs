@@ -29,20 +29,32 @@ async fn a_flapping_label_logs_no_more_than_its_quota() {
     assert!((0..200).all(|_| reconciler.may_log(&Object::Ledger, NOW)));
 }
 
-#[test]
-fn the_same_is_said_once_while_it_lasts() {
-    let mut told = Told::default();
-    assert!(told.leave_alone("brs-n", "?", NOW) && told.leave_alone("brs-long", "too long", NOW));
-    assert!(!told.leave_alone("brs-n", "?", NOW));
-    assert!(
-        told.leave_alone("brs-n", "!", NOW),
-        "something else is news"
+#[tokio::test]
+async fn an_unreadable_node_is_told_once_while_it_lasts() {
+    let (mut reconciler, _writes) = not_leading();
+    let (cluster, view) = (cluster(), NodeView::nothing("brs-n"));
+    let mut tell = |reason: Reason<'_>| {
+        let wanted = status::progressing(&reason, &reason.message(), "");
+        reconciler.log_reason(&cluster, &view, &reason, &wanted);
+        reconciler.events.len()
+    };
+    let unreadable = Reason::NotUnderstood("?");
+    assert_eq!([tell(unreadable.clone()), tell(unreadable.clone())], [1, 1]);
+    assert_eq!(
+        [tell(Reason::NoUpdate), tell(unreadable)],
+        [1, 2],
+        "it came back"
     );
-    told.look_after("brs-n");
-    assert!(told.leave_alone("brs-n", "!", NOW), "it came back");
-    assert!(!told.leave_alone("brs-long", "too long", NOW));
+}
+
+#[test]
+fn a_node_that_is_gone_is_forgotten() {
+    let mut told = Told::default();
+    for name in ["brs-n", "brs-gone"] {
+        told.node(name);
+    }
     told.prune(&cluster());
-    assert!(told.nodes.keys().eq(["brs-n"]), "the other is gone");
+    assert!(told.nodes.keys().eq(["brs-n"]));
 }
 
 #[test]
