@@ -2,7 +2,7 @@
 //!
 //! Everything here is a value or a function over values: the custom resources ([`mod@shadow`], with the states that may follow each
 //! other and what may be wrong with a host; [`fleet`], [`pool`]), what a node carries while it is updated ([`marker`]), a conditional
-//! change of one object ([`mod@write`]), how objects are read ([`item`]), who a caller is ([`identity`]), what things are called
+//! change of one object ([`mod@write`]), how objects are read ([`item`]), what things are called, and who a caller is
 //! ([`names`]), and how text from outside is shown to people ([`mod@printable`]). No client, no clock, no input or output.
 
 #![warn(missing_docs)]
@@ -13,7 +13,6 @@ pub mod definitions;
 pub mod facts;
 #[allow(clippy::duplicated_attributes, reason = "every printcolumn has a type")]
 pub mod fleet;
-pub mod identity;
 pub mod item;
 pub mod marker;
 pub mod names;

@@ -13,7 +13,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-use brupop_api::identity::{Component, component, service_account};
+use brupop_api::names::{Component, component, service_account};
 use brupop_api::{BottlerocketShadow, names};
 use kube::Resource as _;
 

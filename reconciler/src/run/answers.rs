@@ -269,7 +269,17 @@ impl Reconciler {
         let Context { node, reason, .. } = &request.context;
         if request.context.opts_in {
             self.leading.requests.opt_in_from = now + OPT_IN_PAUSE;
-            self.not_opted_in(&request.context, why);
+            let event = EventText::of_no_opt_in(why);
+            // The answer is mostly the same for all nodes.
+            if self.leading.requests.opt_in_log.is_new(&event.note) {
+                tracing::warn!(
+                    node,
+                    why,
+                    says = event.note,
+                    "a node was not labelled; trying again"
+                );
+                self.publish(Some(event), request.context.about.clone());
+            }
         } else if is_news {
             tracing::warn!(node, reason, object, why, "a request failed; trying again");
         }
@@ -335,17 +345,6 @@ impl Reconciler {
         // A kubelet has its shadow made and deleted as often as it likes.
         if may_log || what == "written" {
             self.publish(context.event, context.about);
-        }
-    }
-
-    /// Says that a node could not be labelled. The same answer is said once for all nodes, since it is mostly the same
-    /// for all.
-    fn not_opted_in(&mut self, context: &Context, why: &str) {
-        let event = EventText::of_no_opt_in(why);
-        if self.leading.requests.opt_in_log.is_new(&event.note) {
-            let (node, says) = (&context.node, &event.note);
-            tracing::warn!(node, why, says, "a node was not labelled; trying again");
-            self.publish(Some(event), context.about.clone());
         }
     }
 }

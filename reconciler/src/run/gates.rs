@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
-use std::fmt::Write as _;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -359,16 +358,13 @@ fn bearer(token: &str) -> Option<HeaderValue> {
 
 /// Returns what asks for this expression, below the URL of a source. One series is as good as a thousand.
 fn query(expression: &str) -> String {
-    let mut path = format!("/api/v1/query?limit=1&timeout={EVALUATION}&query=");
-    for byte in expression.bytes() {
-        if byte.is_ascii_alphanumeric() {
-            path.push(char::from(byte));
-        } else {
-            // A String takes everything.
-            let _ = write!(path, "%{byte:02X}");
-        }
-    }
-    path
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs([
+        ("limit", "1"),
+        ("timeout", EVALUATION),
+        ("query", expression),
+    ]);
+    format!("/api/v1/query?{}", query.finish())
 }
 
 #[cfg(test)]

@@ -426,22 +426,21 @@ impl ApiServer {
     where
         T: DeserializeOwned,
     {
-        let (ours, status) = (Some(self.namespace.as_str()), Some("status"));
-        let (path, name, subresource) = match object {
-            Object::Node(name) => (Node::url_path(&(), None), name.as_str(), None),
-            Object::ShadowSpec(name) => (BottlerocketShadow::url_path(&(), ours), &**name, None),
-            Object::ShadowStatus(name) => {
-                (BottlerocketShadow::url_path(&(), ours), &**name, status)
+        let ours = Some(self.namespace.as_str());
+        let (path, name) = match object {
+            Object::Node(name) => (Node::url_path(&(), None), name.as_str()),
+            Object::ShadowSpec(name) | Object::ShadowStatus(name) => {
+                (BottlerocketShadow::url_path(&(), ours), name.as_str())
             }
-            Object::PoolStatus(name) => (BottlerocketPool::url_path(&(), ours), &**name, status),
+            Object::PoolStatus(name) => (BottlerocketPool::url_path(&(), ours), name.as_str()),
             Object::Ledger | Object::FleetStatus => {
-                (BottlerocketFleet::url_path(&(), ours), names::FLEET, status)
+                (BottlerocketFleet::url_path(&(), ours), names::FLEET)
             }
         };
         let request = HttpRequest::new(path);
-        let patched = |params: &PatchParams, patch: &Patch<&Value>| match subresource {
-            Some(subresource) => request.patch_subresource(subresource, name, params, patch),
-            None => request.patch(name, params, patch),
+        let patched = |params: &PatchParams, patch: &Patch<&Value>| match object {
+            Object::Node(_) | Object::ShadowSpec(_) => request.patch(name, params, patch),
+            _ => request.patch_subresource("status", name, params, patch),
         };
         let request = match body {
             Body::Read => {

@@ -2,7 +2,7 @@
 
 use super::request::{is_node, read};
 use super::{Change, Refusal, ReviewedShadow, Rule, ShadowRequest};
-use brupop_api::identity::{PodIdentity, pod_identity};
+use brupop_api::names::{PodIdentity, pod_identity};
 use brupop_api::shadow::status_may_become;
 use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, State, names};
 use kube::core::admission::Operation;

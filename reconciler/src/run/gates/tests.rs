@@ -130,7 +130,7 @@ async fn serve(
 #[tokio::test]
 async fn a_source_is_asked_for_both_expressions() {
     let answers = [
-        ("bad%7Ba%3D%22b%20c%22%7D", http("200 OK", NOTHING)),
+        ("bad%7Ba%3D%22b+c%22%7D", http("200 OK", NOTHING)),
         ("Watchdog", http("200 OK", SOMETHING)),
     ];
     let server = Server::start(None, &answers).await;
@@ -144,7 +144,7 @@ async fn a_source_is_asked_for_both_expressions() {
     ] {
         assert_eq!(folder.ask(query, requires).await.unwrap(), expected);
     }
-    let head = server.head("bad%7Ba%3D%22b%20c%22%7D");
+    let head = server.head("bad%7Ba%3D%22b+c%22%7D");
     let asked = "GET /prometheus/api/v1/query?limit=1&timeout=5s&query=bad%7B";
     assert!(head.starts_with(asked), "{head}");
     assert!(!head.to_lowercase().contains("authorization"), "{head}");
@@ -187,7 +187,7 @@ async fn what_is_no_answer_says_nothing() {
     let (long, head) = ("x".repeat(200_000), format!("a: {}", "x".repeat(100_000)));
     let answers = [
         ("refused", bad(r#"{"status":"error","error":"hush"}"#)),
-        ("up%20%3D", bad(error)),
+        ("up+%3D", bad(error)),
         ("busy", http("503 Service Unavailable", "hush")),
         (
             "login",
@@ -195,8 +195,8 @@ async fn what_is_no_answer_says_nothing() {
         ),
         ("html", http("200 OK", "<html>hush</html>")),
         ("huge", ok("content-length: 1000000", &long)),
-        ("long%20head", ok(&head, NOTHING)),
-        ("no%20HTTP", "hush\r\n\r\n".to_owned()),
+        ("long+head", ok(&head, NOTHING)),
+        ("no+HTTP", "hush\r\n\r\n".to_owned()),
         ("good", http("200 OK", NOTHING)),
     ];
     let server = Server::start(None, &answers).await;

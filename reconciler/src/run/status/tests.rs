@@ -39,7 +39,7 @@ async fn an_unreadable_node_is_told_once_while_it_lasts() {
         reconciler.events.len()
     };
     let unreadable = Reason::NotUnderstood("?");
-    assert_eq!([tell(unreadable.clone()), tell(unreadable.clone())], [1, 1]);
+    assert_eq!([tell(unreadable), tell(unreadable)], [1, 1]);
     assert_eq!(
         [tell(Reason::NoUpdate), tell(unreadable)],
         [1, 2],

@@ -1,7 +1,7 @@
 //! The token that a kubelet has made for an agent, used where it must not be.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use brupop_api::identity::pod_identity;
+use brupop_api::names::pod_identity;
 use brupop_api::{BottlerocketShadow, names};
 use brupop_testbed::bearer::extra_of;
 use brupop_testbed::machines::processes::running;
