@@ -2,7 +2,7 @@
 
 use brupop_api::BottlerocketFleetStatus;
 use brupop_core::deadlines::Clock;
-use brupop_core::facts::{FirstPool, FirstPoolStanding, NodeView, Owner, PoolFacts};
+use brupop_core::facts::{FirstPool, NodeView, Owner, PoolFacts};
 use brupop_core::leader::Ahead;
 use brupop_core::observe::await_first_pools;
 use brupop_core::rules::Rules;
@@ -70,11 +70,7 @@ fn known_facts((pools, turn): ([Pool; 2], Turn)) -> Vec<PoolFacts<'static>> {
     let facts = there.map(|at| {
         let gate = |paused| if paused { Starts::Paused } else { Starts::Open };
         let ordered = at == 1 && turn != Turn::Any;
-        let not_done = FirstPool {
-            pool: POOLS[0],
-            standing: FirstPoolStanding::NotDone,
-        };
-        let first = (turn == Turn::Waits).then_some(not_done);
+        let first = (turn == Turn::Waits).then_some(FirstPool::NotDone(POOLS[0]));
         PoolFacts {
             name: POOLS[at],
             nodes: NODES_MAX as u64,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use brupop_api::{BottlerocketShadow, Item, Object, names};
 use brupop_core::cluster::{Cluster, Watched, version};
-use brupop_core::drain::{Budgets, matters};
+use brupop_core::drain::{Allowed, matters, relaxed};
 use brupop_core::kept::Kept;
 use brupop_core::objects::{Budget, NodeFacts, Pod, PodItem, WatchedFleet};
 use brupop_core::pool::Pool;
@@ -329,7 +329,7 @@ pub(crate) struct PodWatches {
     /// Of the budgets, with when they may be listed again because there are too many.
     budgets: Option<(Watch, Duration)>,
     /// Disruptions that budgets allowed at the last look.
-    allowed: Budgets,
+    allowed: Allowed,
 }
 
 /// A node whose pods should be watched.
@@ -367,7 +367,7 @@ impl Default for PodWatches {
             kept_budgets: Arc::default(),
             pods: BTreeMap::new(),
             budgets: None,
-            allowed: Budgets::default(),
+            allowed: Allowed::new(),
         }
     }
 }
@@ -461,7 +461,7 @@ impl PodWatches {
     /// The namespaces in which a budget allows more than at the last call.
     pub(crate) fn relaxed(&mut self) -> BTreeSet<String> {
         let budgets = self.budgets().all();
-        self.allowed.relaxed(budgets.iter().map(AsRef::as_ref))
+        relaxed(&mut self.allowed, budgets.iter().map(AsRef::as_ref))
     }
 
     /// The nodes whose pods are known, by name of the shadow, each with a number that rises when its pods change.

@@ -11,7 +11,7 @@ use brupop_api::{Item, Marker};
 use jiff::{SignedDuration, Timestamp};
 use kube::core::SelectorExt as _;
 
-use crate::objects::{Budget, BudgetRemedy, Controller, Pod, PodItem};
+use crate::objects::{Budget, Controller, Pod, PodItem};
 use crate::workloads::owner;
 
 /// A pod that is still there so long after its grace period is overdue.
@@ -585,35 +585,20 @@ fn undisturbed<'p>(
     Some(format!("{told}; the node waits until that pod has ended"))
 }
 
-/// Number of disruptions that each budget (namespace, name) allowed when it was last looked at.
-#[derive(Debug, Default)]
-pub struct Budgets {
-    allowed: BTreeMap<(String, String), i32>,
-}
+/// Number of disruptions that each budget (namespace, name) allows.
+pub type Allowed = BTreeMap<(String, String), i32>;
 
-impl Budgets {
-    /// Looks at all budgets. Returns the namespaces in which a budget allows more than before, or was deleted.
-    pub fn relaxed<'b>(
-        &mut self,
-        budgets: impl Iterator<Item = &'b Item<Budget>>,
-    ) -> BTreeSet<String> {
-        let now: BTreeMap<(String, String), i32> = budgets
-            .map(|budget| {
-                (
-                    (budget.namespace().to_owned(), budget.name().to_owned()),
-                    allowed(budget),
-                )
-            })
-            .collect();
-        let more = |(key, before): (&(String, String), &i32)| {
-            now.get(key)
-                .is_none_or(|now| now > before)
-                .then(|| key.0.clone())
-        };
-        let relaxed = self.allowed.iter().filter_map(more).collect();
-        self.allowed = now;
-        relaxed
-    }
+/// Updates what each budget allowed when it was last looked at. Returns the namespaces in which one allows more than before, or was
+/// deleted.
+pub fn relaxed<'b>(
+    before: &mut Allowed,
+    budgets: impl Iterator<Item = &'b Item<Budget>>,
+) -> BTreeSet<String> {
+    let key = |it: &Item<Budget>| (it.namespace().to_owned(), it.name().to_owned());
+    let now: Allowed = budgets.map(|it| (key(it), allowed(it))).collect();
+    let before = std::mem::replace(before, now.clone()).into_iter();
+    let more = before.filter(|(key, before)| now.get(key).is_none_or(|now| now > before));
+    more.map(|((namespace, _), _)| namespace).collect()
 }
 
 /// Whether budgets hold up the eviction of this pod. They do not hold up one that has ended, or has not begun.
@@ -640,20 +625,11 @@ fn holds(budget: &Budget, pod: &Pod) -> bool {
 
 /// Returns what to tell people about a budget that allows no disruption now.
 fn allows_none(item: &Item<Budget>, budget: &Budget) -> String {
-    let remedy = match budget.remedy {
-        BudgetRemedy::Change => "it never does, however many pods there are, so change the budget",
-        BudgetRemedy::AddPod => {
-            "it wants all of its pods healthy, so add a pod or change the budget"
-        }
-        BudgetRemedy::Repair => {
-            "Kubernetes cannot compute it (SyncFailed): kubectl describe pdb says why"
-        }
-        BudgetRemedy::Wait => "it waits for more of its pods to be healthy",
-    };
     format!(
-        "the PodDisruptionBudget {}/{} allows no disruption of a pod on the node now ({remedy})",
+        "the PodDisruptionBudget {}/{} allows no disruption of a pod on the node now ({})",
         item.namespace(),
-        item.name()
+        item.name(),
+        budget.remedy
     )
 }
 

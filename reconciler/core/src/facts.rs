@@ -16,7 +16,7 @@ use crate::objects::NodeFacts;
 
 use crate::objects::Ahead;
 use crate::pool::Release;
-pub use crate::pool::{FirstPool, FirstPoolStanding, Owner, PoolFacts, Pools};
+pub use crate::pool::{FirstPool, Owner, PoolFacts, Pools};
 use crate::window::Starts;
 use crate::workloads::Evicted;
 

@@ -29,7 +29,7 @@ pub struct LeaderState {
     /// The state of pools and their gates, by name of the pool.
     pub(crate) pools: BTreeMap<String, PoolState>,
     /// The state of the default pool at this time.
-    pub(crate) default_pool: Option<AtTime>,
+    pub(crate) default_pool: PoolState,
     /// The revision of the pools from which owners and pools were computed.
     pub(crate) pools_revision: u64,
     /// The times that were ahead when this leader first saw them.
@@ -49,40 +49,44 @@ impl LeaderState {
     }
 }
 
-/// The state of a pool, valid as long as no pool's spec changes.
-#[derive(Clone, Debug, Default)]
+/// The reason why a pool starts nothing before its windows have been evaluated.
+pub(crate) const NOT_LOOKED_AT: &str = "the clock was not looked at yet";
+
+/// The state of a pool, valid as long as no pool's spec changes. What follows from the clock is computed again only when it changes.
+#[derive(Clone, Debug)]
 pub(crate) struct PoolState {
     /// The reason why it, or its place among the others, cannot be understood, if so.
     pub(crate) invalid: Option<String>,
-    /// Its rules at this time; computed again only when they change.
-    pub(crate) at: Option<AtTime>,
-    /// The states of its gates, in their order; unknown where there is none.
-    pub(crate) gates: Vec<GateState>,
-}
-
-/// A pool's rules at a time, valid for a span of time.
-#[derive(Clone, Debug)]
-pub(crate) struct AtTime {
-    /// When that began to hold, or earlier times were not looked at.
+    /// When that began to hold which follows from the clock, or earlier times were not looked at.
     from: Timestamp,
     pub(crate) until: Option<Timestamp>,
     pub(crate) starts: Starts<'static>,
     pub(crate) next_window: Option<Span>,
+    /// The states of its gates, in their order; unknown where there is none.
+    pub(crate) gates: Vec<GateState>,
 }
 
-impl AtTime {
-    fn of(rules: &Rules, now: Timestamp) -> Self {
-        let window = rules.window(now);
+impl Default for PoolState {
+    fn default() -> Self {
         Self {
-            from: now,
-            until: rules.next_change(now, window),
-            starts: rules.starts(now, window),
-            next_window: window,
+            invalid: None,
+            from: Timestamp::MAX,
+            until: None,
+            starts: Starts::Invalid(NOT_LOOKED_AT),
+            next_window: None,
+            gates: vec![],
         }
     }
+}
 
-    fn holds(&self, now: Timestamp) -> bool {
-        self.from <= now && self.until.is_none_or(|until| now < until)
+impl PoolState {
+    fn look(&mut self, rules: &Rules, now: Timestamp) {
+        if self.from <= now && self.until.is_none_or(|until| now < until) {
+            return;
+        }
+        let window = rules.window(now);
+        (self.from, self.until) = (now, rules.next_change(now, window));
+        (self.starts, self.next_window) = (rules.starts(now, window), window);
     }
 }
 
@@ -106,12 +110,10 @@ impl LeaderState {
                 record.led.owner = None;
             }
         }
-        if !self.default_pool.as_ref().is_some_and(|at| at.holds(now)) {
-            self.default_pool = Some(AtTime::of(&policy.default_pool, now));
-        }
+        self.default_pool.look(&policy.default_pool, now);
         for (known, pool) in self.pools.values_mut().zip(cluster.pools.values()) {
-            if !known.at.as_ref().is_some_and(|at| at.holds(now)) {
-                known.at = pool.rules().map(|rules| AtTime::of(rules, now));
+            if let Some(rules) = pool.rules() {
+                known.look(rules, now);
             }
         }
         for record in cluster.records.values_mut() {

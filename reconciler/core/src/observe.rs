@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{BottlerocketFleetStatus, FailureThreshold, Slot, VersionRecord};
-use brupop_api::names::shadow_name;
+use brupop_api::names::{DEFAULT_POOL, shadow_name};
 use brupop_api::{BottlerocketShadow, Marker};
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
@@ -15,10 +15,10 @@ use crate::deadlines::Clock;
 use crate::facts::{
     FleetFacts, NO_ZONE, NodeView, Observed, Owner, PoolFacts, Pools, is_unavailable,
 };
-use crate::leader::{LeaderState, PoolState};
+use crate::leader::{LeaderState, NOT_LOOKED_AT, PoolState};
 use crate::objects::Ahead;
 use crate::objects::{AgentPod, NodeFacts, runs_bottlerocket};
-use crate::pool::{FirstPool, FirstPoolStanding, Pool};
+use crate::pool::FirstPool;
 use crate::rules::Policy;
 use crate::rules::{GateState, Rules, limit};
 use crate::status::generation;
@@ -305,9 +305,6 @@ impl Cluster {
     }
 }
 
-/// The reason why a pool starts nothing before its windows have been evaluated.
-const NOT_LOOKED_AT: &str = "the clock was not looked at yet";
-
 /// The pools as decisions see them, sorted by name, and the earliest time at which the clock alone changes one of them. One
 /// at which nobody has looked holds its nodes.
 pub fn pools_at<'a>(
@@ -334,11 +331,16 @@ pub fn pools_at<'a>(
         }
     }
     let ceiling = ceiling(cluster, labelled);
-    let default = default_pool(leader, policy, unselected);
+    let default = facts(
+        DEFAULT_POOL,
+        Some(&policy.default_pool),
+        Some(&leader.default_pool),
+        unselected,
+    );
     let all_read = cluster.pool_left_out.is_none();
     let pools = cluster.pools.iter().zip(nodes);
     let facts = pools.map(|((name, pool), nodes)| {
-        let facts = facts(name, pool, leader.pools.get(name), nodes);
+        let facts = facts(name, pool.rules(), leader.pools.get(name), nodes);
         let mut after = facts.rules.into_iter().flat_map(|rules| &rules.depends_on);
         let missing = after.find(|(first, _)| all_read && !cluster.pools.contains_key(first));
         PoolFacts {
@@ -352,12 +354,8 @@ pub fn pools_at<'a>(
         await_first_pools(&mut all, ledger, &mut clock);
         await_ages(&mut all, &ledger.versions, &mut clock);
     }
-    let at = leader.pools.values().filter_map(|pool| pool.at.as_ref());
-    clock.wake_at(
-        at.chain(&leader.default_pool)
-            .filter_map(|at| at.until)
-            .min(),
-    );
+    let states = leader.pools.values().chain([&leader.default_pool]);
+    clock.wake_at(states.filter_map(|state| state.until).min());
     Pools {
         default,
         all,
@@ -374,51 +372,36 @@ fn ceiling(cluster: &Cluster, labelled: u64) -> Option<u64> {
     Some(limit(text).unwrap_or_default().of(labelled))
 }
 
-/// The default pool with this number of opted-in nodes.
-fn default_pool<'a>(leader: &LeaderState, policy: &'a Policy, nodes: u64) -> PoolFacts<'a> {
-    let (rules, at) = (&policy.default_pool, leader.default_pool.as_ref());
-    let not_looked_at = Starts::Invalid(NOT_LOOKED_AT);
-    PoolFacts {
-        nodes,
-        limit: rules.limit.of(nodes),
-        starts: at.map_or(not_looked_at, |at| at.starts),
-        next_window: at.and_then(|at| at.next_window),
-        rules: Some(rules),
-        ..PoolFacts::DEFAULT
-    }
-}
-
-/// The pool as decisions see it, with this number of opted-in nodes.
+/// The pool with these rules as decisions see it, with this number of opted-in nodes.
 fn facts<'a>(
     name: &'a str,
-    pool: &'a Pool,
+    rules: Option<&'a Rules>,
     known: Option<&'a PoolState>,
     nodes: u64,
 ) -> PoolFacts<'a> {
-    let (rules, at) = (pool.rules(), known.and_then(|known| known.at.as_ref()));
-    let starts = match (known.and_then(|known| known.invalid.as_deref()), at) {
-        (None, Some(at)) => at.starts,
-        (why, _) => Starts::Invalid(why.unwrap_or(NOT_LOOKED_AT)),
-    };
+    let starts = known.map_or(Starts::Invalid(NOT_LOOKED_AT), |known| {
+        let why = known.invalid.as_deref();
+        why.map_or(known.starts, Starts::Invalid)
+    });
     PoolFacts {
         name,
         nodes,
         limit: rules.map_or(1, |rules| rules.limit.of(nodes)),
         starts,
-        gate: closed_gate(pool, known.map_or(&[], |known| &known.gates)),
-        next_window: at.and_then(|at| at.next_window),
+        gate: rules.and_then(|rules| closed_gate(rules, known.map_or(&[], |known| &known.gates))),
+        next_window: known.and_then(|known| known.next_window),
         rules,
         ..PoolFacts::DEFAULT
     }
 }
 
 /// Of its gates that are not open the worst one, and of these the first. Nobody knows of one that was not asked.
-fn closed_gate<'a>(pool: &'a Pool, states: &[GateState]) -> Option<(GateState, &'a str)> {
+fn closed_gate<'a>(rules: &'a Rules, states: &[GateState]) -> Option<(GateState, &'a str)> {
     let states = states
         .iter()
         .copied()
         .chain(std::iter::repeat(GateState::Unknown));
-    let gates = states.zip(pool.gates().iter().map(|gate| gate.name.as_str()));
+    let gates = states.zip(rules.gates.iter().map(|gate| gate.name.as_str()));
     gates
         .filter(|(state, _)| *state != GateState::Open)
         .min_by_key(|(state, _)| Reverse(*state))
@@ -447,12 +430,8 @@ pub fn await_first_pools<'a>(
                 match since.and_then(|since| since.checked_add(*soak).ok()) {
                     Some(at) if at <= clock.now => {}
                     due => {
-                        let standing =
-                            due.map_or(FirstPoolStanding::NotDone, FirstPoolStanding::Soaking);
-                        first = first.or(Some(FirstPool {
-                            pool: name,
-                            standing,
-                        }));
+                        let soaking = due.map(|due| FirstPool::Soaking(name, due));
+                        first = first.or(soaking).or(Some(FirstPool::NotDone(name)));
                         clock.wake_at(due);
                     }
                 }

@@ -1,15 +1,14 @@
 //! Pools: which nodes each selects and its rules, as they are watched; and what decisions see of them at one time.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use brupop_api::item::{self, Readable, Unreadable};
 use brupop_api::names::DEFAULT_POOL;
-use brupop_api::pool::{BottlerocketPoolSpec, Gate, NodeSelector, Operator};
+use brupop_api::pool::{BottlerocketPoolSpec, Gate};
 use brupop_api::{BottlerocketPool, BottlerocketPoolStatus, Item};
 use jiff::{Timestamp, Unit};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::{Expression, Selector, SelectorExt as _};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use kube::core::{Selector, SelectorExt as _};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -118,10 +117,12 @@ impl Readable for Pool {
         };
         let spec: Result<BottlerocketPoolSpec, _> =
             serde_json::from_str(spec.map_or("null", RawValue::get));
-        let selector = spec
-            .as_ref()
-            .ok()
-            .map(|spec| Selector::from_iter(requirements(&spec.node_selector)));
+        let selector = spec.as_ref().ok().and_then(|spec| {
+            // It has the same form.
+            let selector = serde_json::to_value(&spec.node_selector).ok()?;
+            let selector: LabelSelector = serde_json::from_value(selector).ok()?;
+            Selector::try_from(selector).ok()
+        });
         let rules = spec
             .as_ref()
             .map_err(|error| format!("spec: {}", Unreadable::from(error)))
@@ -137,26 +138,6 @@ impl Readable for Pool {
             rules,
         })
     }
-}
-
-fn requirements(selector: &NodeSelector) -> Vec<Expression> {
-    let labels = selector
-        .match_labels
-        .iter()
-        .map(|(key, value)| Expression::Equal(key.clone(), value.clone()));
-    let expressions = selector.match_expressions.iter().map(|requirement| {
-        let (key, values) = (
-            requirement.key.clone(),
-            requirement.values.iter().cloned().collect(),
-        );
-        match requirement.operator {
-            Operator::In => Expression::In(key, values),
-            Operator::NotIn => Expression::NotIn(key, values),
-            Operator::Exists => Expression::Exists(key),
-            Operator::DoesNotExist => Expression::DoesNotExist(key),
-        }
-    });
-    labels.chain(expressions).collect()
 }
 
 /// A pool, as decisions see it.
@@ -213,18 +194,9 @@ impl<'a> PoolFacts<'a> {
     /// The pool that has to be done with this version first, if there is one that is not.
     pub(crate) fn waits_for(&self, version: &str) -> Option<FirstPool<'a>> {
         if let Some(pool) = self.missing {
-            return Some(FirstPool {
-                pool,
-                standing: FirstPoolStanding::Missing,
-            });
+            return Some(FirstPool::Missing(pool));
         }
-        let first = || {
-            let pool = self.rules?.depends_on.first()?.0.as_str();
-            Some(FirstPool {
-                pool,
-                standing: FirstPoolStanding::NotDone,
-            })
-        };
+        let first = || Some(FirstPool::NotDone(&self.rules?.depends_on.first()?.0));
         self.waits_for.get(version).copied().unwrap_or_else(first)
     }
 
@@ -238,51 +210,30 @@ impl<'a> PoolFacts<'a> {
     }
 }
 
-/// A pool that goes first, and is not done for long enough.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FirstPool<'a> {
-    pub pool: &'a str,
-    /// The reason why others still wait for it.
-    pub standing: FirstPoolStanding<'a>,
+/// A pool that goes first, by its name, and why others still wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum FirstPool<'a> {
+    #[error("{0} goes first (spec.dependsOn), and there is no BottlerocketPool of this name")]
+    Missing(&'a str),
+    #[error("{0} goes first (spec.dependsOn): it has not finished this version")]
+    NotDone(&'a str),
+    #[error(
+        "{0} goes first (spec.dependsOn), and owns no node that is opted in, so it never finishes"
+    )]
+    Empty(&'a str),
+    /// This node of it runs an older version and does not ask for this one.
+    #[error(
+        "{0} goes first (spec.dependsOn): it has not finished this version: its node {1} runs an older version, and its host does not \
+         name this one; its wave may not have come (settings.updates.ignore-waves)"
+    )]
+    Behind(&'a str, &'a str),
+    /// It has been done for long enough at this time.
+    #[error("{0} goes first (spec.dependsOn): it has finished this version, and soaks until {until}", until = to_second(*.1))]
+    Soaking(&'a str, Timestamp),
 }
 
-/// Reasons why others still wait for a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FirstPoolStanding<'a> {
-    /// There is no pool of this name.
-    Missing,
-    NotDone,
-    /// It owns no node, so it is never done.
-    Empty,
-    /// A node of it runs an older version and does not ask for this one.
-    Behind(&'a str),
-    /// It is done, and has been for long enough at this time.
-    Soaking(Timestamp),
-}
-
-impl fmt::Display for FirstPool<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pool, standing } = self;
-        write!(f, "{pool} goes first (spec.dependsOn)")?;
-        match standing {
-            FirstPoolStanding::Missing => {
-                f.write_str(", and there is no BottlerocketPool of this name")
-            }
-            FirstPoolStanding::Empty => {
-                f.write_str(", and owns no node that is opted in, so it never finishes")
-            }
-            FirstPoolStanding::NotDone => f.write_str(": it has not finished this version"),
-            FirstPoolStanding::Behind(node) => write!(
-                f,
-                ": it has not finished this version: its node {node} runs an older version, and its host does not name this one; \
-                 its wave may not have come (settings.updates.ignore-waves)"
-            ),
-            FirstPoolStanding::Soaking(until) => {
-                let until = until.round(Unit::Second).unwrap_or(*until);
-                write!(f, ": it has finished this version, and soaks until {until}")
-            }
-        }
-    }
+fn to_second(time: Timestamp) -> Timestamp {
+    time.round(Unit::Second).unwrap_or(time)
 }
 
 /// The pools at one time.

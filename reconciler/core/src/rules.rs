@@ -277,28 +277,8 @@ impl Rules {
     /// # Errors
     /// The first field that cannot be understood.
     pub fn of(spec: &BottlerocketPoolSpec) -> Result<Self, String> {
-        let windows = spec
-            .windows
-            .iter()
-            .enumerate()
-            .map(|(nth, window)| schedule(nth, window));
-        let freezes = spec
-            .freezes
-            .iter()
-            .enumerate()
-            .map(|(nth, freeze)| span(nth, freeze));
-        let after = spec
-            .depends_on
-            .iter()
-            .enumerate()
-            .map(|(nth, after)| soak(nth, after));
         let versions = spec.versions.clone().unwrap_or_default();
         let (drain, verify) = (&spec.drain, &spec.verify);
-        let gates = spec
-            .gates
-            .iter()
-            .enumerate()
-            .map(|(nth, gate)| self::gate(nth, gate));
         let at_least = version("spec.versions.atLeast", versions.at_least.as_deref())?;
         let below = version("spec.versions.below", versions.below.as_deref())?;
         if let Some((least, bound)) = at_least
@@ -315,8 +295,8 @@ impl Rules {
             paused: spec.paused,
             limit: limit(&spec.max_unavailable)
                 .map_err(|why| format!("spec.maxUnavailable: {why}"))?,
-            windows: windows.collect::<Result<_, _>>()?,
-            freezes: freezes.collect::<Result<_, _>>()?,
+            windows: each(&spec.windows, schedule)?,
+            freezes: each(&spec.freezes, span)?,
             at_least,
             below,
             min_age: duration(
@@ -325,7 +305,7 @@ impl Rules {
                 SignedDuration::ZERO,
                 AGE_MAX,
             )?,
-            depends_on: after.collect::<Result<_, _>>()?,
+            depends_on: each(&spec.depends_on, soak)?,
             topology: spec.topology.clone(),
             durations: StepDurations {
                 exclusion: step("spec.drain.loadBalancerDelay", &drain.load_balancer_delay)?,
@@ -340,9 +320,18 @@ impl Rules {
             },
             respect_do_not_disrupt: drain.respect_do_not_disrupt,
             wants_force: drain.on_timeout == OnTimeout::Force,
-            gates: gates.collect::<Result<_, _>>()?,
+            gates: each(&spec.gates, gate)?,
         })
     }
+}
+
+/// Parses each of these items, which has this number in its list.
+fn each<T, U>(
+    items: &[T],
+    parse: impl Fn(usize, &T) -> Result<U, String>,
+) -> Result<Vec<U>, String> {
+    let items = items.iter().enumerate();
+    items.map(|(nth, item)| parse(nth, item)).collect()
 }
 
 /// Parses the limit of unavailable nodes, a number or a percentage.

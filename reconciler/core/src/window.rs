@@ -7,8 +7,6 @@
 //! The fields are in the time zone. A fire time that the clock skips in spring is that much later. If the clock shows a
 //! fire time twice in autumn, the first one counts.
 
-use std::fmt;
-
 use brupop_api::pool::FIVE_FIELDS;
 use croner::parser::{CronParser, Seconds, Year};
 use croner::{Cron, Direction};
@@ -237,22 +235,14 @@ pub(crate) fn span(schedules: &[Schedule], now: Timestamp) -> Option<Span> {
 }
 
 /// A time that comes, as the end of a sentence.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Until {
-    #[default]
+    #[error("at an unknown time")]
     Unknown,
+    #[error("never again")]
     Never,
+    #[error("at {0}")]
     At(Timestamp),
-}
-
-impl fmt::Display for Until {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown => f.write_str("at an unknown time"),
-            Self::Never => f.write_str("never again"),
-            Self::At(at) => write!(f, "at {at}"),
-        }
-    }
 }
 
 /// Whether updates may start in the fleet, or in a pool.

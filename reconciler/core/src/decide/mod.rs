@@ -13,7 +13,7 @@ mod versions;
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::facts::{FirstPoolStanding, FleetFacts, NodeView, Observed};
+use crate::facts::{FirstPool, FleetFacts, NodeView, Observed};
 use crate::objects::{NodeFacts, runs_bottlerocket};
 use crate::window::Starts;
 pub use allocate::{Decisions, MAX_SUCCESSORS, candidates, new_term};
@@ -66,17 +66,18 @@ pub fn decide<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Decisions<'
                 missing.unwrap_or(Reason::NoUpdate)
             }
             // Names what keeps the other pool from being done.
-            Reason::WaitingForPool(mut first) if first.standing == FirstPoolStanding::NotDone => {
+            Reason::WaitingForPool(FirstPool::NotDone(pool)) => {
                 let version = view.release().map_or("", |release| release.0);
                 let node = *behind
-                    .entry((first.pool, version))
-                    .or_insert_with(|| survey.behind(first.pool, version, fleet.versions));
-                if let Some(node) = node {
-                    first.standing = FirstPoolStanding::Behind(node);
-                } else if fleet.pool(first.pool).is_some_and(|pool| pool.nodes == 0) {
-                    first.standing = FirstPoolStanding::Empty;
-                }
-                Reason::WaitingForPool(first)
+                    .entry((pool, version))
+                    .or_insert_with(|| survey.behind(pool, version, fleet.versions));
+                Reason::WaitingForPool(match node {
+                    Some(node) => FirstPool::Behind(pool, node),
+                    None if fleet.pool(pool).is_some_and(|pool| pool.nodes == 0) => {
+                        FirstPool::Empty(pool)
+                    }
+                    None => FirstPool::NotDone(pool),
+                })
             }
             reason => reason,
         };

@@ -11,7 +11,7 @@ use brupop_api::facts::StatusFacts;
 use brupop_api::item::Unreadable;
 use brupop_api::names::{DEFAULT_NAMESPACE, is_object_name};
 
-use crate::facts::{FirstPool, FirstPoolStanding, NodeView};
+use crate::facts::{FirstPool, NodeView};
 use crate::window::Until;
 
 /// Separates the sentence of a reason from its remedy.
@@ -102,10 +102,7 @@ impl Detail for Until {
 }
 
 impl Detail for FirstPool<'_> {
-    const UNKNOWN: Self = Self {
-        pool: "…",
-        standing: FirstPoolStanding::NotDone,
-    };
+    const UNKNOWN: Self = Self::NotDone("…");
 }
 
 impl Detail for Abort {

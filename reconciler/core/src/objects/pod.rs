@@ -7,13 +7,14 @@ use brupop_api::printable::printable;
 use brupop_api::{Item, names};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Toleration;
-use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
+use k8s_openapi::api::policy::v1::{
+    PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::core::Selector;
 use serde::Deserialize;
 use serde::de::{Error as _, IgnoredAny};
-use serde_json::value::RawValue;
 
 use super::{ReadCondition, Readiness, bytes};
 
@@ -242,41 +243,19 @@ pub struct Budget {
     pub enough_healthy: bool,
     /// Number of disruptions that it allows now.
     pub allowed: i32,
-    /// The change that would make it allow one.
-    pub remedy: BudgetRemedy,
+    /// The change that would make it allow one, as a part of a sentence.
+    pub remedy: &'static str,
     /// Whether its controller has seen its latest version.
     pub observed: bool,
-}
-
-/// The change that would make a closed budget allow a disruption.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BudgetRemedy {
-    /// Its `maxUnavailable` is zero, or its `minAvailable` is 100%: no number of pods is enough.
-    Change,
-    /// It wants as many healthy pods as there are.
-    AddPod,
-    /// Its controller cannot compute it.
-    Repair,
-    #[default]
-    Wait,
 }
 
 #[derive(Deserialize)]
 struct BudgetShape {
     metadata: Metadata,
     #[serde(default)]
-    spec: BudgetSpec,
+    spec: PodDisruptionBudgetSpec,
     #[serde(default)]
-    status: Option<PodDisruptionBudgetStatus>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct BudgetSpec {
-    selector: Option<Box<RawValue>>,
-    max_unavailable: Option<IntOrString>,
-    min_available: Option<IntOrString>,
-    unhealthy_pod_eviction_policy: Option<String>,
+    status: PodDisruptionBudgetStatus,
 }
 
 impl Readable for Budget {
@@ -288,12 +267,9 @@ impl Readable for Budget {
             spec,
             status,
         } = serde_json::from_str(json)?;
-        let status = status.unwrap_or_default();
-        let (selector, requirements) = spec
-            .selector
-            .map(|selector| read_selector(&selector))
-            .transpose()?
-            .unzip();
+        let remedy = remedy(&spec, &status);
+        let selector = spec.selector.map(read_selector).transpose()?;
+        let (selector, requirements) = selector.unzip();
         Ok(Self {
             selector,
             requirements: requirements.unwrap_or(0),
@@ -301,11 +277,7 @@ impl Readable for Budget {
             enough_healthy: status.desired_healthy > 0
                 && status.current_healthy >= status.desired_healthy,
             allowed: status.disruptions_allowed,
-            remedy: remedy(
-                spec.max_unavailable.as_ref(),
-                spec.min_available.as_ref(),
-                &status,
-            ),
+            remedy,
             observed: status
                 .observed_generation
                 .is_none_or(|seen| Some(seen) == ObjectMeta::from(metadata).generation),
@@ -313,41 +285,32 @@ impl Readable for Budget {
     }
 }
 
-fn remedy(
-    max_unavailable: Option<&IntOrString>,
-    min_available: Option<&IntOrString>,
-    status: &PodDisruptionBudgetStatus,
-) -> BudgetRemedy {
+/// The change that would make a closed budget allow a disruption, as a part of a sentence.
+fn remedy(spec: &PodDisruptionBudgetSpec, status: &PodDisruptionBudgetStatus) -> &'static str {
     let percent = |percent: &str| IntOrString::String(percent.to_owned());
-    let zero =
-        max_unavailable.is_some_and(|most| [IntOrString::Int(0), percent("0%")].contains(most));
-    if status
-        .conditions
-        .iter()
-        .flatten()
-        .any(|condition| condition.reason == SYNC_FAILED)
-    {
-        BudgetRemedy::Repair
-    } else if zero || min_available == Some(&percent("100%")) {
-        BudgetRemedy::Change
+    let most = spec.max_unavailable.as_ref();
+    let zero = most.is_some_and(|most| [IntOrString::Int(0), percent("0%")].contains(most));
+    let mut conditions = status.conditions.iter().flatten();
+    if conditions.any(|condition| condition.reason == SYNC_FAILED) {
+        "Kubernetes cannot compute it (SyncFailed): kubectl describe pdb says why"
+    } else if zero || spec.min_available == Some(percent("100%")) {
+        // No number of pods is enough.
+        "it never does, however many pods there are, so change the budget"
     } else if status.expected_pods > 0 && status.desired_healthy >= status.expected_pods {
-        BudgetRemedy::AddPod
+        "it wants all of its pods healthy, so add a pod or change the budget"
     } else {
-        BudgetRemedy::Wait
+        "it waits for more of its pods to be healthy"
     }
 }
 
-fn read_selector(json: &RawValue) -> Result<(Selector, usize), Unreadable> {
-    if json.get().len() > SELECTOR_MAX {
-        return Err(Unreadable::TooLong("selector"));
-    }
-    let selector: LabelSelector = serde_json::from_str(json.get())?;
+fn read_selector(selector: LabelSelector) -> Result<(Selector, usize), Unreadable> {
+    let length = serde_json::to_string(&selector)?.len();
     let expressions = selector.match_expressions.iter().flatten();
     let of_expressions: usize = expressions
         .map(|expression| 1 + expression.values.as_ref().map_or(0, Vec::len))
         .sum();
     let requirements = selector.match_labels.as_ref().map_or(0, BTreeMap::len) + of_expressions;
-    if requirements > REQUIREMENTS_MAX {
+    if length > SELECTOR_MAX || requirements > REQUIREMENTS_MAX {
         return Err(Unreadable::TooLong("selector"));
     }
     match Selector::try_from(selector) {

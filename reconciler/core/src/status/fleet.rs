@@ -19,9 +19,7 @@ use serde_json::{Value, json};
 use super::{EventText, apply, are_stored, condition, found, generation, over};
 use crate::cluster::Cluster;
 use crate::decide::{Decision, Reason, why_halted};
-use crate::facts::{
-    FirstPool, FirstPoolStanding, FleetFacts, NodeView, Observed, Owner, PoolFacts, is_unavailable,
-};
+use crate::facts::{FirstPool, FleetFacts, NodeView, Observed, Owner, PoolFacts, is_unavailable};
 use crate::objects::NodeFacts;
 use crate::pool::Pool;
 use crate::window::Starts;
@@ -532,10 +530,9 @@ impl Progress<'_> {
         let goes_on = !self.waiting.is_empty() && !waits_for_pool;
         if self.counts.updating_nodes == 0
             && !goes_on
-            && let Some((first, why)) = never_begins(fleet, pool, waits_for_pool)
+            && let Some((name, why)) = never_begins(fleet, pool, waits_for_pool)
         {
-            let word = Reason::WaitingForPool(first).as_str();
-            let name = first.pool;
+            let word = Reason::WaitingForPool(FirstPool::NotDone(name)).as_str();
             let message =
                 format!("the pool {name} goes first (spec.dependsOn), and cannot begin: {why}");
             return Some((word, message.into()));
@@ -596,10 +593,8 @@ pub fn pool_patch(pool: &Pool, wanted: &BottlerocketPoolStatus, now: &str) -> Va
 
 /// That a pool that goes first is not there.
 fn missing<'a>(pool: &PoolFacts<'a>) -> Option<Reason<'a>> {
-    Some(Reason::WaitingForPool(FirstPool {
-        pool: pool.missing?,
-        standing: FirstPoolStanding::Missing,
-    }))
+    let missing = FirstPool::Missing(pool.missing?);
+    Some(Reason::WaitingForPool(missing))
 }
 
 /// Returns a pool that goes before this one, directly or through others, and cannot begin; and why. A pool without nodes counts
@@ -608,7 +603,7 @@ fn never_begins<'f>(
     fleet: &FleetFacts<'f>,
     pool: &PoolFacts<'f>,
     nodes_wait: bool,
-) -> Option<(FirstPool<'f>, Cow<'f, str>)> {
+) -> Option<(&'f str, Cow<'f, str>)> {
     let after = |pool: &PoolFacts<'f>| pool.rules.into_iter().flat_map(|it| &it.depends_on);
     let mut open: VecDeque<_> = after(pool).collect();
     let mut seen = BTreeSet::from([pool.name]);
@@ -622,8 +617,7 @@ fn never_begins<'f>(
             _ => missing(next).map(|reason| reason.message()),
         };
         if let Some(why) = why {
-            let (pool, standing) = (next.name, FirstPoolStanding::NotDone);
-            return Some((FirstPool { pool, standing }, why));
+            return Some((next.name, why));
         }
         open.extend(after(next));
     }

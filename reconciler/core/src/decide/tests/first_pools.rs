@@ -4,7 +4,7 @@ use brupop_api::fleet::DonePool;
 
 use super::versions::{halted, known, resuming};
 use super::world::*;
-use crate::facts::{FirstPool, FirstPoolStanding};
+use crate::facts::FirstPool;
 use crate::rules::Rules;
 use crate::tests::world::{read, with};
 
@@ -126,10 +126,13 @@ fn a_node_that_runs_an_older_version_keeps_its_pool_from_being_done() {
             let decided = observed.decide();
             let noted = canaries_are_done(decided.write.as_ref());
             assert_eq!(noted, is_done, "{what}");
-            let standing = named.map_or(FirstPoolStanding::NotDone, FirstPoolStanding::Behind);
-            let pool = "canary";
-            let first = Reason::WaitingForPool(FirstPool { pool, standing });
-            assert_eq!(decided.nodes[2].reason, first, "{what}");
+            let not_done = FirstPool::NotDone("canary");
+            let first = named.map_or(not_done, |node| FirstPool::Behind("canary", node));
+            assert_eq!(
+                decided.nodes[2].reason,
+                Reason::WaitingForPool(first),
+                "{what}"
+            );
         };
     let alone: [(_, Change, _); 11] = [
         ("its refresh fails", unchanged, behind),

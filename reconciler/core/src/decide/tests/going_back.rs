@@ -3,7 +3,7 @@
 use super::first_pools::{pool, rules};
 use super::versions::{halted, known};
 use super::world::*;
-use crate::facts::{FirstPool, FirstPoolStanding};
+use crate::facts::FirstPool;
 use crate::rules::GateState;
 use crate::status::going_back;
 
@@ -20,10 +20,7 @@ fn chooses_older(name: &'static str) -> NodeView<'static> {
 
 #[test]
 fn a_downgrade_waits_neither_for_order_nor_for_age() {
-    let first = FirstPool {
-        pool: "canary",
-        standing: FirstPoolStanding::NotDone,
-    };
+    let first = FirstPool::NotDone("canary");
     for (what, spec, forth) in rows! {
         "order", json!({"dependsOn": [{"pool": "canary"}]}) => Reason::WaitingForPool(first);
         "age", json!({"versions": {"minAge": "72h"}}) => Reason::VersionTooYoung(Until::Unknown);

@@ -166,10 +166,9 @@ fn pods_that_are_not_ready_go_while_enough_others_are_healthy() {
 
 #[test]
 fn only_larger_allowances_are_asked_again() {
-    let mut budgets = Budgets::default();
+    let mut budgets = Allowed::new();
     let mut look = |found: &[Item<Budget>]| {
-        budgets
-            .relaxed(found.iter())
+        relaxed(&mut budgets, found.iter())
             .into_iter()
             .collect::<Vec<_>>()
     };

@@ -29,15 +29,14 @@ fn the_first_pool_that_is_not_done_is_named() {
     await_first_pools(&mut pools.all, &ledger, &mut clock);
     assert_eq!(clock.next.map(|next| next.to_string()), Some(at(1)));
     let web = &pools.all[2];
-    let soaks = FirstPoolStanding::Soaking(at(1).parse().unwrap());
+    let soaks = FirstPool::Soaking("canary", at(1).parse().unwrap());
     for (version, waits_for) in [
         ("1.0.0", None),
-        ("1.1.0", Some(("stage", FirstPoolStanding::NotDone))),
-        ("1.2.0", Some(("canary", soaks))),
-        ("2.0.0", Some(("canary", FirstPoolStanding::NotDone))),
+        ("1.1.0", Some(FirstPool::NotDone("stage"))),
+        ("1.2.0", Some(soaks)),
+        ("2.0.0", Some(FirstPool::NotDone("canary"))),
     ] {
-        let first = waits_for.map(|(pool, standing)| FirstPool { pool, standing });
-        assert_eq!(web.waits_for(version), first, "{version}");
+        assert_eq!(web.waits_for(version), waits_for, "{version}");
     }
     assert_eq!(pools.all[0].waits_for("2.0.0"), None);
 }
