@@ -24,11 +24,8 @@ pub fn all() -> Vec<CustomResourceDefinition> {
     let kept = |mut crd: CustomResourceDefinition| {
         let annotations = crd.metadata.annotations.get_or_insert_default();
         annotations.extend(KEPT.map(|(key, value)| (key.to_owned(), value.to_owned())));
-        let schemas = crd
-            .spec
-            .versions
-            .iter_mut()
-            .filter_map(|version| version.schema.as_mut());
+        let versions = crd.spec.versions.iter_mut();
+        let schemas = versions.filter_map(|version| version.schema.as_mut());
         for schema in schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()) {
             leave_out_defaults(schema);
         }
@@ -46,11 +43,9 @@ pub fn all() -> Vec<CustomResourceDefinition> {
 /// API servers do not keep `nullable: false`. With it `kubectl apply` would change the definition each time.
 fn leave_out_defaults(schema: &mut JSONSchemaProps) {
     schema.nullable = schema.nullable.filter(|nullable| *nullable);
-    schema
-        .properties
-        .iter_mut()
-        .flat_map(BTreeMap::values_mut)
-        .for_each(leave_out_defaults);
+    let properties = schema.properties.iter_mut();
+    let properties = properties.flat_map(BTreeMap::values_mut);
+    properties.for_each(leave_out_defaults);
     if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
         leave_out_defaults(items);
     }

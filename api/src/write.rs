@@ -229,7 +229,12 @@ impl Write<'_> {
     /// On what was read, the API server takes the patch exactly when all tests hold. On anything newer it may refuse
     /// more (a parent or a list has changed), never less, and what it stores is what the write says, but for a second taint of ours that came meanwhile: that stays.
     pub fn patch(&self, observed: &Json) -> Patch {
-        let mut patch = Builder::new(observed);
+        let mut patch = Builder {
+            observed,
+            tests: vec![],
+            sets: vec![],
+            made: BTreeSet::new(),
+        };
         for (field, value) in &self.tests {
             if field.value_in(observed).as_ref() == Some(value) {
                 patch.test_as_read(&field.pointer());
@@ -250,25 +255,6 @@ impl Write<'_> {
     }
 }
 
-/// One operation of a patch, by its verb.
-fn test(path: &str, value: Json) -> PatchOperation {
-    PatchOperation::Test(TestOperation {
-        path: parse(path),
-        value,
-    })
-}
-
-fn add(path: &str, value: Json) -> PatchOperation {
-    PatchOperation::Add(AddOperation {
-        path: parse(path),
-        value,
-    })
-}
-
-fn remove(path: &str) -> PatchOperation {
-    PatchOperation::Remove(RemoveOperation { path: parse(path) })
-}
-
 /// Every pointer here begins with a slash and is escaped, so it parses; a bad one would be the whole document, which
 /// no test matches.
 fn parse(path: &str) -> PointerBuf {
@@ -278,19 +264,15 @@ fn parse(path: &str) -> PointerBuf {
 /// Collects the operations; parents that are absent are tested to be so, and made once.
 struct Builder<'a> {
     observed: &'a Json,
-    tests: Vec<PatchOperation>,
-    sets: Vec<PatchOperation>,
+    tests: Vec<(String, Json)>,
+    /// Null is removed.
+    sets: Vec<(String, Json)>,
     made: BTreeSet<String>,
 }
 
 impl<'a> Builder<'a> {
-    fn new(observed: &'a Json) -> Self {
-        Self {
-            observed,
-            tests: vec![],
-            sets: vec![],
-            made: BTreeSet::new(),
-        }
+    fn read(&self, path: &str) -> &'a Json {
+        self.observed.pointer(path).unwrap_or(&Json::Null)
     }
 
     /// `test`: null stands for absent, which the server takes as long as the parent is there.
@@ -299,61 +281,56 @@ impl<'a> Builder<'a> {
             .absent_ancestor(path)
             .filter(|_| value.is_null())
             .unwrap_or_else(|| path.to_owned());
-        let operation = test(&path, value);
-        if !self.tests.contains(&operation) {
-            self.tests.push(operation);
+        let test = (path, value);
+        if !self.tests.contains(&test) {
+            self.tests.push(test);
         }
     }
 
     /// `test` that what stands there is what was read.
     fn test_as_read(&mut self, path: &str) {
-        self.test(
-            path,
-            self.observed.pointer(path).cloned().unwrap_or(Json::Null),
-        );
+        self.test(path, self.read(path).clone());
     }
 
     /// `add` (which replaces a member that exists), or `remove` for null; of what is absent, a test that it still is.
     fn set(&mut self, path: &str, value: Json) {
-        if value.is_null() {
-            if self
-                .observed
-                .pointer(path)
-                .is_some_and(|found| !found.is_null())
-            {
-                self.sets.push(remove(path));
-            } else {
-                self.test_absent(path);
-            }
-            return;
+        if value.is_null() && self.read(path).is_null() {
+            return self.test_absent(path);
         }
-        while let Some(ancestor) = self
-            .absent_ancestor(path)
-            .filter(|ancestor| ancestor != path)
-        {
+        while let Some(ancestor) = self.absent_ancestor(path).filter(|it| it != path) {
             self.test_absent(&ancestor);
-            self.sets.push(add(&ancestor, json!({})));
+            self.sets.push((ancestor.clone(), json!({})));
             self.made.insert(ancestor);
         }
-        self.sets.push(add(path, value));
+        self.sets.push((path.to_owned(), value));
     }
 
     /// Tests and removes our taint where it was read, if it was: controllers add and remove others of the list all the time.
     fn remove_taint(&mut self, path: &str) -> bool {
-        let taints = self.observed.pointer(path).and_then(|it| it.as_array());
-        let taints = taints.into_iter().flatten().enumerate();
+        let taints = self.read(path).as_array().into_iter().flatten().enumerate();
         let ours: Vec<_> = taints.filter(|(_, taint)| is_ours(taint)).collect();
         // The last one first, so that the others stay where they are.
         for (index, taint) in ours.iter().rev() {
             let path = format!("{path}/{index}");
             self.test(&path, (*taint).clone());
-            self.sets.push(remove(&path));
+            self.sets.push((path, Json::Null));
         }
         !ours.is_empty()
     }
 
     fn finish(self) -> Patch {
-        Patch(self.tests.into_iter().chain(self.sets).collect())
+        let tests = self.tests.into_iter().map(|(path, value)| {
+            let path = parse(&path);
+            PatchOperation::Test(TestOperation { path, value })
+        });
+        let sets = self.sets.into_iter().map(|(path, value)| {
+            let path = parse(&path);
+            match value {
+                Json::Null => PatchOperation::Remove(RemoveOperation { path }),
+                value => PatchOperation::Add(AddOperation { path, value }),
+            }
+        });
+        Patch(tests.chain(sets).collect())
     }
 
     /// `test` that nothing stands there; but below a parent that this patch makes nothing can, nor be tested.
@@ -373,10 +350,7 @@ impl<'a> Builder<'a> {
             .map(|(at, _)| &path[..at])
             .skip(1)
             .chain([path])
-            .find(|prefix| {
-                !self.made.contains(*prefix)
-                    && self.observed.pointer(prefix).is_none_or(Json::is_null)
-            })
+            .find(|prefix| !self.made.contains(*prefix) && self.read(prefix).is_null())
             .map(str::to_owned)
     }
 }
@@ -506,11 +480,8 @@ fn is_ours(taint: &Json) -> bool {
 
 /// The node's taints as read, with or without ours; null when none is left.
 fn taints(observed: &Json, ours: bool) -> Json {
-    let mut taints: Vec<Json> = observed
-        .pointer("/spec/taints")
-        .and_then(Json::as_array)
-        .cloned()
-        .unwrap_or_default();
+    let taints = observed.pointer("/spec/taints").and_then(Json::as_array);
+    let mut taints = taints.cloned().unwrap_or_default();
     taints.retain(|taint| !is_ours(taint));
     if ours {
         taints.push(json!({"key": names::UPDATING_TAINT, "effect": names::UPDATING_TAINT_EFFECT}));

@@ -268,19 +268,12 @@ impl Series {
         let reported = || readable().filter_map(|shadow| shadow.status.as_ref());
         for state in State::ALL {
             let of = reported().filter(|it| it.current_state == Some(state));
-            self.set(
-                "brupop_hosts_state",
-                &[("state", state.as_str())],
-                of.count(),
-            );
+            let labels = [("state", state.as_str())];
+            self.set("brupop_hosts_state", &labels, of.count());
         }
         let versions = reported().filter_map(|status| status.current_version.as_deref());
-        self.tally(
-            "brupop_hosts_version",
-            "bottlerocket_version",
-            versions,
-            MAX_VERSIONS,
-        );
+        let (metric, label) = ("brupop_hosts_version", "bottlerocket_version");
+        self.tally(metric, label, versions, MAX_VERSIONS);
         // A node that failed after it had reached the version has nothing to try again.
         let reached = |shadow: &BottlerocketShadow| {
             let status = shadow.status.as_ref();
@@ -358,14 +351,10 @@ impl Series {
             self.set("brupop_nodes_reason", &[("reason", word)], 0);
         }
         let pools: BTreeSet<&str> = counts.keys().map(|(pool, ..)| *pool).collect();
-        let pools = pools
-            .into_iter()
-            .take(MAX_POOLS)
-            .chain([DEFAULT_POOL])
-            .collect();
-        let versions = counts
-            .iter()
-            .map(|((.., version), nodes)| (*version, *nodes));
+        let pools = pools.into_iter().take(MAX_POOLS);
+        let pools = pools.chain([DEFAULT_POOL]).collect();
+        let versions = counts.iter();
+        let versions = versions.map(|((.., version), nodes)| (*version, *nodes));
         let versions = most_frequent(versions, MAX_VERSIONS);
         for ((pool, reason, version), nodes) in counts {
             let (pool, version) = (among(&pools, pool), among(&versions, version));

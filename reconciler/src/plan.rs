@@ -190,9 +190,8 @@ impl Reconciler {
         let finding = |holds| if holds { Finding::Holds } else { fails() };
         let leading = &mut self.leading;
         leading.state.term = ledger.and_then(|ledger| ledger.term).unwrap_or(0);
-        leading
-            .admission
-            .found(finding(says(ADMISSION_ENFORCED)), now);
+        let admission = finding(says(ADMISSION_ENFORCED));
+        leading.admission.found(admission, now);
         leading.alone.found(finding(!says(OTHER_OPERATOR)), now);
     }
 
@@ -274,14 +273,12 @@ fn plan(observed: &Observed<'_>, decided: &Decisions<'_>, held: Vec<String>) -> 
     });
     let mut nodes: Vec<Row> = rows.collect();
     nodes.sort_by_key(|row| row.next);
+    let halted = status::halted_versions(&status::halts(observed));
     Plan {
         limit: fleet.total_limit(),
         in_use: fleet.slots.len(),
         held,
-        halted: status::halted_versions(&status::halts(observed))
-            .into_iter()
-            .flatten()
-            .collect(),
+        halted: halted.into_iter().flatten().collect(),
         nodes,
     }
 }

@@ -247,13 +247,10 @@ impl Reconciler {
         let Context { node, reason, .. } = &request.context;
         match sent.wait_for_change(request.seen, now) {
             1 => tracing::debug!(node, reason, object, why, "refused"),
-            3 => tracing::error!(
-                node,
-                reason,
-                object,
-                why,
-                "refused, the third time in a row"
-            ),
+            3 => {
+                let says = "refused, the third time in a row";
+                tracing::error!(node, reason, object, why, "{says}");
+            }
             _ => {}
         }
     }
@@ -272,12 +269,8 @@ impl Reconciler {
             let event = EventText::of_no_opt_in(why);
             // The answer is mostly the same for all nodes.
             if self.leading.requests.opt_in_log.is_new(&event.note) {
-                tracing::warn!(
-                    node,
-                    why,
-                    says = event.note,
-                    "a node was not labelled; trying again"
-                );
+                let says = "a node was not labelled; trying again";
+                tracing::warn!(node, why, event = event.note, "{says}");
                 self.publish(Some(event), request.context.about.clone());
             }
         } else if is_news {
@@ -297,42 +290,29 @@ impl Reconciler {
     /// An object was written or removed.
     fn changed(&mut self, request: Request, what: &str) {
         let now = self.now();
-        let Request {
-            object,
-            term,
-            context,
-            ..
-        } = request;
+        let (object, context) = (request.object, request.context);
         // Conditions change with the words of agents, and have a brake of their own.
         let is_said = matches!(
             object,
             Object::FleetStatus | Object::PoolStatus(_) | Object::ShadowStatus(_)
         );
         let is_counted = matches!(object, Object::Node(_) | Object::ShadowSpec(_));
-        let reason = if is_counted && what == "written" {
-            context.reason
-        } else {
-            ""
-        };
-        let is_slowed_down = self.leading.requests.of(&object).changed(reason, now);
+        let (node, version) = (&context.node, &context.version);
+        let (state, reason) = (context.state, context.reason);
+        let counted = Some(reason).filter(|_| is_counted && what == "written");
+        let sent = self.leading.requests.of(&object);
+        let is_slowed_down = sent.changed(counted.unwrap_or_default(), now);
         let may_log = !is_said && self.may_log(&object, now);
         for ended in &context.ended {
             self.metrics.ended(ended);
         }
         let object = object.as_str();
-        let Context {
-            node,
-            version,
-            state,
-            reason,
-            ..
-        } = &context;
         if is_slowed_down {
             let why = "somebody undoes it each time, or the API server does not keep all of it";
             let says = "the same was written many times; writing less often";
             tracing::warn!(node, reason, object, why, "{says}");
         }
-        if let Some(term) = term {
+        if let Some(term) = request.term {
             self.leading.state.term = term;
             tracing::info!(term, "this process leads");
         }

@@ -109,10 +109,8 @@ impl Check {
     /// Something else showed that it does not hold, while no check can be made: before the first, or when one has been due for
     /// an interval. Of several such sentences one in an interval counts. The next check is due as before.
     pub fn doubt(&mut self, why: String, now: Duration) {
-        let is_stale = self
-            .found
-            .as_ref()
-            .is_none_or(|(_, at)| now >= *at + self.interval);
+        let found = self.found.as_ref();
+        let is_stale = found.is_none_or(|(_, at)| now >= *at + self.interval);
         let none_is_made = self.begun == 0 || (!self.called && now >= self.next + self.interval);
         if none_is_made && is_stale {
             self.found = Some((Err(why), now));
@@ -287,10 +285,8 @@ async fn probe(
 ) -> Finding {
     let mut other = None;
     for node in nodes {
-        match made(client, write(node))
-            .await
-            .map_err(|error| refusal(error, is_ours))
-        {
+        let answer = made(client, write(node)).await;
+        match answer.map_err(|error| refusal(error, is_ours)) {
             Ok(()) => return Finding::Fails(ALLOWED.to_owned()),
             Err(Finding::Holds) => return Finding::Holds,
             Err(found) => drop(other.get_or_insert(found)),
@@ -318,17 +314,15 @@ pub fn spread(nodes: &[&str], number: usize) -> Vec<String> {
 
 /// `admission webhook "<name>" denied the request: <rule> (<field>): …`
 fn is_our_webhook(message: &str) -> bool {
-    ["admission webhook", "denied", WEBHOOK_RULE]
-        .iter()
-        .all(|part| message.contains(part))
+    let mut parts = ["admission webhook", "denied", WEBHOOK_RULE].into_iter();
+    parts.all(|part| message.contains(part))
 }
 
 /// `… ValidatingAdmissionPolicy '<name>' with binding '<name>' denied request: <rule>: …`, whichever of our rules it is: other
 /// people's admission may have changed more of the object.
 fn is_our_policy(message: &str) -> bool {
-    ["ValidatingAdmissionPolicy", "denied request: reconciler-"]
-        .iter()
-        .all(|part| message.contains(part))
+    let mut parts = ["ValidatingAdmissionPolicy", "denied request: reconciler-"].into_iter();
+    parts.all(|part| message.contains(part))
 }
 
 /// Returns whether this refusal is that of our rule. All else that refuses it shows the rule not to be in force.

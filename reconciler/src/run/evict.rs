@@ -159,10 +159,8 @@ impl Evictions {
 
     /// The earliest instant at which another of these pods is due.
     pub fn next(&self, plan: &DrainPlan, now: Duration) -> Option<Duration> {
-        let instants = plan
-            .evict
-            .iter()
-            .filter_map(|pod| self.tried.get(pod)?.not_before);
+        let pods = plan.evict.iter();
+        let instants = pods.filter_map(|pod| self.tried.get(pod)?.not_before);
         instants.filter(|not_before| *not_before > now).min()
     }
 
@@ -224,9 +222,8 @@ impl Evictions {
         plan: &'p DrainPlan,
     ) -> impl Iterator<Item = (&'p PodKey, &Tried, &str)> {
         let refused = |pod| {
-            self.tried
-                .get(pod)
-                .and_then(|tried| Some((pod, tried, tried.why.as_deref()?)))
+            let tried = self.tried.get(pod)?;
+            Some((pod, tried, tried.why.as_deref()?))
         };
         plan.evict.iter().filter_map(refused)
     }
@@ -245,12 +242,8 @@ impl Evictions {
             late.then(|| overdue(&pod.namespace, &pod.name, *by))
         };
         let slow = || {
-            let (
-                by,
-                PodKey {
-                    namespace, name, ..
-                },
-            ) = plan.leaving.last()?;
+            let (by, pod) = plan.leaving.last()?;
+            let (namespace, name) = (&pod.namespace, &pod.name);
             let long = by.duration_since(time) >= LONG;
             long.then(|| format!("{namespace}/{name} is terminating, and has until {by} to end"))
         };

@@ -47,7 +47,7 @@ const NO_AUTHORITY: &str = " has to hold the authorities for an https URL, as PE
 
 /// The states of gates, and what was logged.
 pub(crate) struct GateAnswers {
-    gates: Gates,
+    pub(crate) gates: Gates,
     /// The reason why queries have no answer.
     failures: BTreeMap<PrometheusGate, FailureLog>,
     /// Number of answers that each answer counts for. In a plan one good answer opens a gate: what the leader was told before is
@@ -65,11 +65,6 @@ impl GateAnswers {
         }
     }
 
-    /// Returns what is known of this query now.
-    pub(crate) fn state(&self, query: &PrometheusGate, now: Duration) -> GateState {
-        self.gates.state(query, now)
-    }
-
     /// Whether this query has an answer. If not, `Err` says why; `None` = it was not asked yet.
     pub(crate) fn failure(&self, query: &PrometheusGate) -> Result<(), Option<&str>> {
         let log = self.failures.get(query).ok_or(None)?;
@@ -83,17 +78,16 @@ impl GateAnswers {
         answer: &Result<GateState, String>,
         now: Duration,
     ) {
-        let (source, expression) = (&query.source, printable(&query.query, QUERY_LOGGED));
+        let (source, shown) = (&query.source, printable(&query.query, QUERY_LOGGED));
+        let shown = shown.as_ref();
         let log = self.failures.entry(query.clone()).or_default();
         match answer {
             Ok(_) if log.resolved() => {
-                let query = expression.as_ref();
-                tracing::info!(source, query, "the source of a gate answers again");
+                tracing::info!(source, query = shown, "the source of a gate answers again");
             }
             Err(why) if log.is_new(why) => {
                 let says = "the source of a gate gives no answer, so the gate is closed";
-                let query = expression.as_ref();
-                tracing::warn!(source, query, why, "{says}");
+                tracing::warn!(source, query = shown, why, "{says}");
             }
             _ => {}
         }
@@ -109,17 +103,12 @@ impl Reconciler {
     pub(crate) fn ask(&mut self, pass: &mut Pass<'_>) {
         let now = self.now();
         let matter = matter(&pass.observed.fleet, &pass.observed.views);
-        let queries: BTreeSet<&PrometheusGate> = pass
-            .cluster
-            .gates_of(&matter)
-            .map(|(_, gate)| &gate.prometheus)
-            .collect();
+        let gates = pass.cluster.gates_of(&matter);
+        let queries: BTreeSet<_> = gates.map(|(_, gate)| &gate.prometheus).collect();
         let all = pass.cluster.gate_queries();
-        self.leading
-            .gates
-            .failures
-            .retain(|query, _| all.contains(query));
-        let (due, next) = self.leading.gates.gates.due(&queries, &all, now);
+        let known = &mut self.leading.gates;
+        known.failures.retain(|query, _| all.contains(query));
+        let (due, next) = known.gates.due(&queries, &all, now);
         pass.wake.by(next);
         for query in due {
             let sources = self.settings.gate_sources.clone();
@@ -130,7 +119,7 @@ impl Reconciler {
             });
         }
         let gates = pass.cluster.gates_of(&matter).map(|(pool, gate)| {
-            let state = self.leading.gates.state(&gate.prometheus, now);
+            let state = self.leading.gates.gates.state(&gate.prometheus, now);
             (pool, &*gate.name, state)
         });
         pass.gauges.tell_gates(gates);
@@ -156,12 +145,9 @@ fn of_secret(file: &str, what: &str) -> String {
 async fn answer(folder: &Path, query: &PrometheusGate) -> Result<GateState, String> {
     let source = Source::read(folder, &query.source)?;
     let client = source.client()?;
-    let requires = OptionFuture::from(
-        query
-            .requires
-            .as_deref()
-            .map(|it| source.find(&client, "requires", it)),
-    );
+    let requires = query.requires.as_deref();
+    let requires = requires.map(|it| source.find(&client, "requires", it));
+    let requires = OptionFuture::from(requires);
     let (query, requires) = tokio::join!(source.find(&client, "query", &query.query), requires);
     Ok(answer_of(query?, requires.transpose()?))
 }

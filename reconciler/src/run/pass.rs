@@ -70,7 +70,7 @@ impl Reconciler {
         self.record_denials(&mut cluster, &mut wake);
         cluster.record_cordons(time);
         let text = text(time, Unit::Millisecond);
-        leader.record_gates(&cluster, |query| self.leading.gates.state(query, now));
+        leader.record_gates(&cluster, |query| self.leading.gates.gates.state(query, now));
         let pools = pools_at(&cluster, &leader, &policy, time);
         let observed = observe(
             &cluster,

@@ -323,11 +323,8 @@ impl Reconciler {
         wake: &mut Wake,
     ) -> bool {
         let now = self.now();
-        let due = self
-            .leading
-            .requests
-            .of(object)
-            .due(cluster.version(object));
+        let sent = self.leading.requests.of(object);
+        let due = sent.due(cluster.version(object));
         let is_due = due.is_some_and(|due| due <= now);
         if !is_due {
             wake.by(due);
@@ -342,20 +339,14 @@ impl Reconciler {
 
     /// Sends a request, if none about its object is under way, and there is room for it.
     pub(crate) fn send(&mut self, pass: &mut Pass<'_>, request: Request) {
-        let is_condition = matches!(
-            request.object,
-            Object::ShadowStatus(_) | Object::PoolStatus(_)
-        );
-        let has_room = if is_condition {
-            self.has_room_for_conditions()
-        } else {
-            self.leading.under_way.len() < MAX_REQUESTS
+        let has_room = match request.object {
+            Object::ShadowStatus(_) | Object::PoolStatus(_) => self.has_room_for_conditions(),
+            _ => self.leading.under_way.len() < MAX_REQUESTS,
         };
         if !has_room || !self.is_ready(pass.cluster, &request.object, &mut pass.wake) {
             return;
         }
-        let sent = self.leading.requests.of(&request.object);
-        sent.begin();
+        self.leading.requests.of(&request.object).begin();
         let api = self.api.clone();
         let answered = async move { (api.send(&request).await, request) };
         self.start(answered, |this, (answer, request)| {

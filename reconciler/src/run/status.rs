@@ -210,10 +210,8 @@ impl Reconciler {
         };
         let left = status::left_by_people(view).filter(|_| reason.has_no_update());
         let (detail, back) = (self.detail(pass, view, reason), status::going_back(view));
-        for more in [detail, back, left.map(str::to_owned)]
-            .into_iter()
-            .flatten()
-        {
+        let more = [detail, back, left.map(str::to_owned)];
+        for more in more.into_iter().flatten() {
             message = format!("{message}; {more}");
         }
         message
