@@ -2,6 +2,7 @@
 
 mod cases;
 mod fleet;
+mod policies;
 mod requests;
 mod roll_out;
 mod scale;
@@ -48,6 +49,8 @@ enum Part {
     RollOut,
     /// Requests to the API server for each updated node (three minutes)
     Requests,
+    /// The report of a kubelet with and without the operator's policies (seconds)
+    Policies,
     /// Delays of an update, a change of leaders and a start; and memory (three minutes)
     Starts,
     /// The reconciler with more and more nodes: start, memory, CPU (ten minutes)
@@ -62,6 +65,7 @@ impl Part {
                 roll_out::measure(arguments.times.into(), arguments.large.into()).await
             }
             Self::Requests => roll_out::requests(arguments.large.into()).await,
+            Self::Policies => policies::measure().await,
             Self::Starts => starts::measure().await,
             Self::Scale => scale::measure(&arguments.scale).await,
         }

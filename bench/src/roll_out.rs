@@ -5,7 +5,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::history::{Outcome, Seen};
-use brupop_testbed::median;
+use brupop_testbed::usage::Usage;
+use brupop_testbed::{Fleet, median};
 
 use crate::fleet::{self, REBOOT};
 use crate::requests::Requests;
@@ -36,6 +37,8 @@ struct Measured {
     makespan: f64,
     /// The operator's requests to the API server.
     requests: Requests,
+    /// Milliseconds that reconcilers keep a core busy for each node.
+    cpu: f64,
 }
 
 impl RollOut {
@@ -88,7 +91,9 @@ impl RollOut {
             fleet.pause(false).await?;
             audit
         };
+        let before = cpu(&fleet)?;
         fleet.until_updated(NEW).await?;
+        let busy = cpu(&fleet)?.saturating_sub(before);
         let history = fleet.history();
         let beyond = |outcome: Outcome| {
             let more = outcome.duration?.saturating_sub(REBOOT + outcome.drain);
@@ -104,8 +109,15 @@ impl RollOut {
             makespan: history.duration().context("no update")?.as_secs_f64()
                 / self.ideal().as_secs_f64(),
             requests,
+            cpu: busy.as_secs_f64() * 1000.0 / number(*nodes),
         })
     }
+}
+
+/// Time for which reconcilers have kept a core busy so far.
+fn cpu(fleet: &Fleet) -> Result<Duration> {
+    let reconcilers = fleet.processes("reconciler").into_iter();
+    reconcilers.map(|it| Ok(Usage::of(it.pid)?.cpu)).sum()
 }
 
 /// Measures small fleets, each a number of times, and a large one.
@@ -190,9 +202,9 @@ pub async fn requests(large: usize) -> Result<Vec<Figure>> {
     };
     let (mut figures, mut all) = (vec![], vec![]);
     for (roll_out, aim) in [(nothing, 27.0), (pods, 32.0), (in_waves, 25.5)] {
-        let requests = roll_out.run().await?.requests;
-        figures.extend(roll_out.figures(&requests, aim));
-        all.push(requests);
+        let measured = roll_out.run().await?;
+        figures.extend(roll_out.figures(&measured, aim));
+        all.push(measured.requests);
     }
     let [without, with, ..] = &all[..] else {
         return Ok(figures);
@@ -222,7 +234,8 @@ impl RollOut {
     }
 
     /// Returns the requests for each updated node, and who made them.
-    fn figures(&self, requests: &Requests, aim: f64) -> Vec<Figure> {
+    fn figures(&self, measured: &Measured, aim: f64) -> Vec<Figure> {
+        let requests = &measured.requests;
         let per_node = |count| number(count) / number(self.nodes);
         let all = Figure::new(
             format!("API requests per updated node, {}", self.title()),
@@ -239,6 +252,7 @@ impl RollOut {
                 "beside these, that the host names a version",
                 requests.offers,
             ),
+            Figure::new("- CPU of the reconciler", measured.cpu, "ms").aim(15.0),
         ]
     }
 }
