@@ -152,7 +152,6 @@ impl Server {
         let permit = Arc::new(permit);
         let pages = TowerToHyperService::new(warp::service(self.pages));
         let service = service_fn(|mut request: Request<Incoming>| {
-            permit.answer();
             request.extensions_mut().insert(Arc::clone(&permit));
             let answer = timeout(self.limits.request, pages.call(request));
             let (permit, shutdown) = (&permit, &self.shutdown);
