@@ -159,9 +159,7 @@ impl Reconciler {
             let default_pool = released(observed.fleet.default_pool);
             if !now {
                 (observed.fleet.pools, observed.fleet.default_pool) = (&pools, &default_pool);
-                if observed.fleet.starts == Starts::Paused {
-                    observed.fleet.starts = Starts::Open;
-                }
+                observed.fleet.starts = resumed(&observed.fleet);
             }
             let decided = observed.decide();
             this.preflight(pass, &decided);
@@ -209,6 +207,15 @@ impl Reconciler {
         let answers = (!answered).then_some("workloads, the sources of gates, or a right");
         let pods = (!pods_known).then_some("the next nodes' pods, their budgets or workloads");
         answers.into_iter().chain(pods).collect()
+    }
+}
+
+/// Returns whether updates may start once nobody pauses the fleet.
+fn resumed<'a>(fleet: &FleetFacts<'a>) -> Starts<'a> {
+    match fleet.starts {
+        Starts::Paused if fleet.enforced => Starts::Open,
+        Starts::Paused => Starts::AdmissionNotEnforced,
+        starts => starts,
     }
 }
 

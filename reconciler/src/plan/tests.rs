@@ -164,6 +164,12 @@ fn what_holds_updates_for_now_is_named_and_left_out() {
         pools: std::slice::from_ref(&web),
         ..FleetFacts::EXAMPLE
     };
+    assert_eq!(resumed(&fleet), Starts::Open);
+    let unenforced = FleetFacts {
+        enforced: false,
+        ..fleet
+    };
+    assert_eq!(resumed(&unenforced), Starts::AdmissionNotEnforced);
     let said = held(&fleet).join("\n");
     let expected = [
         "paused",
