@@ -129,7 +129,10 @@ impl<T: Foreign> Kept<T> {
             self.give_up(group);
         }
         while self.bytes > T::OF_ALL_MAX {
-            let readable = self.groups.iter().filter(|(_, it)| !it.is_given_up);
+            let readable = self
+                .groups
+                .iter()
+                .filter(|(_, it)| !it.is_given_up && it.bytes > 0);
             let most = readable.max_by_key(|(name, it)| (it.bytes, Reverse(*name)));
             if let Some(most) = most.map(|(name, _)| name.clone()) {
                 self.give_up(&most);
