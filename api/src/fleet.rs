@@ -197,9 +197,6 @@ pub struct NodeCounts {
     /// Nodes whose hosts choose no update although one is offered.
     #[schemars(with = "Counter")]
     pub locked_nodes: u64,
-    /// Nodes that are out of service, for whatever reason.
-    #[schemars(with = "Counter")]
-    pub unavailable_nodes: u64,
     /// Number of nodes that may be out of service at once.
     #[schemars(with = "Counter")]
     pub unavailable_limit: u64,

@@ -133,7 +133,7 @@ pub(crate) fn pool(name: &str) -> Item<Pool> {
     let progressing = json!({"type": "Progressing", "status": "True", "reason": "Updating",
         "message": "nodes of the pool are being updated", "lastTransitionTime": "2026-11-21T01:00:00Z"});
     let status = json!({"nodes": 12, "updatedNodes": 6, "updatingNodes": 2, "pendingNodes": 3, "blockedNodes": 1,
-        "unavailableNodes": 2, "unavailableLimit": 3, "conditions": [progressing]});
+        "unavailableLimit": 3, "conditions": [progressing]});
     let status = if name == "db" { json!({}) } else { status };
     serde_json::from_value(
         json!({"metadata": {"name": name, "namespace": NS, "uid": "p"},

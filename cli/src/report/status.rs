@@ -109,12 +109,9 @@ pub(crate) fn of(fleet: &Fleet, pool: Option<&str>) -> Result<Glance, Error> {
     view.waiting = waiting.into_iter().map(group).collect();
     view.waiting.sort_by_key(|it| Reverse(it.nodes.len()));
     view.left_by_people = left.into_iter().map(group).collect();
-    let away = status.map_or(0, |status| status.counts.unavailable_nodes);
-    let away = usize::try_from(away).unwrap_or(0);
-    let more = away.saturating_sub(view.out_of_service.len() + view.moving.len());
-    if more > 0 && pool.is_none() && fleet.around.cordoned.is_none() {
-        let names = format!("{more} more (to see them, you must be allowed to list Nodes)");
-        view.out_of_service.push(names);
+    if pool.is_none() && fleet.around.cordoned.is_none() {
+        let perhaps = "perhaps cordoned ones (you may not list Nodes)";
+        view.out_of_service.push(perhaps.to_owned());
     }
     view.updated_nodes = is_known.then(|| view.count(Standing::UpToDate, |_| true));
     Ok(view)

@@ -106,7 +106,7 @@ fn a_terminal_shows_what_moves_first() {
 fn a_fleet_that_is_held_back() {
     // A quota refuses the shadow of one.
     let nodes = halted().shadows.len() + 1;
-    let status = json!({"term": 1, "nodes": nodes, "notOptedInNodes": 2, "unavailableNodes": 1, "conditions": [
+    let status = json!({"term": 1, "nodes": nodes, "notOptedInNodes": 2, "conditions": [
         {"type": "AdmissionEnforced", "status": "False", "reason": "NotRefused", "message": "the webhook let it through",
             "lastTransitionTime": "2026-11-21T01:00:00Z"},
         {"type": "OtherOperator", "status": "True", "reason": "NotRuledOut", "message": "brupop-apiserver is in the namespace x",

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::{EventText, apply, are_stored, condition, found, generation, over};
 use crate::cluster::Cluster;
 use crate::decide::{Decision, Reason, why_halted};
-use crate::facts::{FirstPool, FleetFacts, NodeView, Observed, Owner, PoolFacts, is_unavailable};
+use crate::facts::{FirstPool, FleetFacts, NodeView, Observed, Owner, PoolFacts};
 use crate::objects::NodeFacts;
 use crate::pool::Pool;
 use crate::window::Starts;
@@ -365,7 +365,6 @@ impl<'a> Progress<'a> {
         }
         let counts = &mut self.counts;
         counts.nodes += 1;
-        counts.unavailable_nodes += u64::from(is_unavailable(view));
         let waits = !has_slot
             && view
                 .shadow

@@ -82,7 +82,7 @@ fn shown() -> Json {
     json!({
         "nodes": COUNTER_MAX, "updatedNodes": COUNTER_MAX, "updatingNodes": COUNTER_MAX, "pendingNodes": COUNTER_MAX,
         "blockedNodes": COUNTER_MAX, "notOfferedNodes": COUNTER_MAX, "lockedNodes": COUNTER_MAX,
-        "unavailableNodes": COUNTER_MAX, "unavailableLimit": COUNTER_MAX, "notOptedInNodes": COUNTER_MAX,
+        "unavailableLimit": COUNTER_MAX, "notOptedInNodes": COUNTER_MAX,
         "haltedVersions": (0..VERSION_RECORDS_MAX).map(version).collect::<Vec<_>>(), "observedGeneration": COUNTER_MAX,
         "conditions": (0..u8::try_from(CONDITIONS_MAX).unwrap_or_default()).map(condition).collect::<Vec<_>>(),
     })

@@ -105,7 +105,6 @@ fn a_pool_counts_its_nodes() {
         blocked_nodes: 1,
         not_offered_nodes: 0,
         locked_nodes: 0,
-        unavailable_nodes: 0,
         unavailable_limit: 2,
     };
     assert_eq!(seen.counts, counts);
