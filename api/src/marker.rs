@@ -36,9 +36,6 @@ pub struct Marker {
     /// There were pods to evict when the node was cordoned.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub emptied: bool,
-    /// One of them used a claim of a volume.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub evicted_claims: bool,
     /// When we cordoned the node; absent if we did not (it was cordoned before, and stays so).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cordoned_at: Option<String>,

@@ -114,8 +114,6 @@ pub struct DrainPlan {
     pub first_left: bool,
     /// A budget blocks one of the pods now.
     pub is_blocked: bool,
-    /// One of the pods uses a claim of a volume.
-    pub has_claims: bool,
     /// Terminating pods, and when each should be gone.
     pub leaving: Vec<(Timestamp, PodKey)>,
     /// Pods that should have been gone by then are not waited for any more.
@@ -159,7 +157,6 @@ impl DrainPlan {
                 continue;
             }
             let key = PodKey::of(pod);
-            plan.has_claims |= pod.ok().is_some_and(|pod| pod.has_claim);
             match action {
                 DrainAction::Stays => {}
                 DrainAction::Leaving => plan.leaving.push((gone_by(pod), key)),

@@ -322,10 +322,7 @@ impl<'a> Case<'_, 'a> {
             return step;
         }
         // Pods that use volumes wait elsewhere for minutes if these are still attached to a node that reboots.
-        if (node.volumes_in_use > 0)
-            && node.marker().is_some_and(|marker| marker.evicted_claims)
-            && !view.time.volumes_overdue
-        {
+        if node.volumes_in_use > 0 && !view.time.volumes_overdue {
             return wait(Reason::DetachingVolumes);
         }
         take(Step::Grant, Reason::Draining)

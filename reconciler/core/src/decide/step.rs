@@ -372,8 +372,6 @@ fn note_pods(view: &NodeView<'_>, marker: Marker) -> Marker {
     evicted_owners.extend(marker.evicted_owners);
     Marker {
         emptied: marker.emptied || !led.is_drained(),
-        evicted_claims: marker.evicted_claims
-            || led.plan.as_ref().is_some_and(|plan| plan.has_claims),
         evicted_owners,
         ..marker
     }

@@ -293,30 +293,6 @@ fn pods_that_a_budget_blocks_are_evicted_alone_at_first() {
 }
 
 #[test]
-fn a_drain_knows_whether_its_pods_use_claims() {
-    let with = |volumes: Value| {
-        world::pod(
-            "a",
-            json!({"metadata": {"ownerReferences": world::controlled_by("ReplicaSet", "cart")},
-            "spec": {"volumes": volumes}}),
-        )
-    };
-    for (volumes, claims) in rows! {
-        json!(null) => false;
-        json!([{"name": "scratch", "emptyDir": {}}]) => false;
-        json!([{"name": "scratch", "emptyDir": {}}, {"name": "d", "persistentVolumeClaim": {"claimName": "d"}}])
-            => true;
-        json!([{"name": "d", "ephemeral": {"volumeClaimTemplate": {}}}]) => true;
-    } {
-        assert_eq!(
-            of(&[with(volumes.clone())], |_| false, &[]).has_claims,
-            claims,
-            "{volumes}"
-        );
-    }
-}
-
-#[test]
 fn late_pods_that_tolerate_the_cordon_are_left() {
     let tolerant = |name: &str| {
         world::pod(

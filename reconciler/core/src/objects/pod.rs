@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::core::Selector;
 use serde::Deserialize;
-use serde::de::{Error as _, IgnoredAny};
+use serde::de::Error as _;
 
 use super::{ReadCondition, Readiness, bytes};
 
@@ -57,8 +57,6 @@ pub struct Pod {
     pub is_mirror: bool,
     /// It is terminating, and should be gone by then.
     pub gone_by: Option<Timestamp>,
-    /// It uses a claim of a volume.
-    pub has_claim: bool,
     /// It may be scheduled to a cordoned node.
     pub tolerates_cordon: bool,
     /// It has run to its end.
@@ -112,16 +110,7 @@ struct PodMetadata {
 struct PodSpec {
     node_name: Option<String>,
     #[serde(deserialize_with = "null_as_default")]
-    volumes: Vec<Volume>,
-    #[serde(deserialize_with = "null_as_default")]
     tolerations: Vec<Toleration>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Volume {
-    persistent_volume_claim: Option<IgnoredAny>,
-    ephemeral: Option<IgnoredAny>,
 }
 
 #[derive(Default, Deserialize)]
@@ -186,9 +175,6 @@ impl Readable for Pod {
             is_mirror: annotations.contains_key(MIRROR_POD_ANNOTATION),
             do_not_disrupt: asks.map(|(key, _)| *key),
             gone_by: deletion_timestamp,
-            has_claim: spec.volumes.iter().any(|volume| {
-                volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some()
-            }),
             tolerates_cordon: spec.tolerations.iter().any(tolerates_cordon),
             finished: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
             pending: status.phase.as_deref() == Some("Pending"),

@@ -238,7 +238,7 @@ fn somebody_elses_cordon_takes_a_place_for_an_hour() {
 #[test]
 fn a_new_leader_looks_at_the_pods_before_it_gives_a_drain_up() {
     let marker = json!({"shadow_uid": "uid-brs-n", "attempt": 7, "cordoned_at": "2026-11-21T03:44:30Z",
-        "drain_started_at": "2026-11-21T03:44:30Z", "evicted_claims": true});
+        "drain_started_at": "2026-11-21T03:44:30Z"});
     let node = json!({"spec": {"unschedulable": true}, "status": {"volumesInUse": ["kubernetes.io/csi/ebs^vol-1"]}});
     let node = with(node, &marked(marker));
     let spec = json!({"state": "StagedAndPerformedUpdate", "state_transition_timestamp": "2026-11-21T03:30:00Z",

@@ -158,7 +158,6 @@ fn marker(name: &str, attempt: u64, watched: bool, dice: &mut Dice<'_>) -> Marke
         cordoned_at: dice.ago_or_never(),
         drained_at: dice.ago_or_never(),
         tainted: dice.rarely(2),
-        evicted_claims: true,
         ..marker
     }
 }
