@@ -28,7 +28,7 @@ pub use reason::{Abort, Named, Reason, WHAT_TO_DO};
 pub use step::{Step, drained, new_shadow};
 pub(crate) use versions::NOT_RETURNED;
 pub use versions::why_halted;
-use versions::{Survey, offers};
+use versions::{Survey, not_offered, run_by};
 
 impl Observed<'_> {
     /// Decides what to do in this fleet now; see [`decide`].
@@ -50,7 +50,7 @@ pub fn decide<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Decisions<'
         }
     }
     let needed = needed_versions(&nodes);
-    let offers = LazyCell::new(|| offers(views));
+    let run_by = LazyCell::new(|| run_by(views));
     let mut behind = BTreeMap::new();
     let settled = nodes.iter().map(|node| {
         let view = node.view;
@@ -61,8 +61,8 @@ pub fn decide<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Decisions<'
             .or_else(|| released().filter(|_| !view.is_unreadable()));
         let reason = match node.asks.reason {
             Reason::NoUpdate => {
-                let offers = view.node.and_then(|node| offers.get(node.variant()));
-                let missing = offers.and_then(|offers| offers.missing(fleet, view));
+                let run_by = view.node.and_then(|node| run_by.get(node.variant()));
+                let missing = not_offered(fleet, view, run_by);
                 missing.unwrap_or(Reason::NoUpdate)
             }
             // Names what keeps the other pool from being done.

@@ -213,7 +213,7 @@ Reason<'a>: Standing {
              (settings.updates.ignore-waves), or it is locked (settings.updates.version-lock)"
             | NotOfferedRunBy(version: &'a str, node: &'a str) =>
                 "the host is not offered {version}, which {node} runs: its wave has not come \
-                 (settings.updates.ignore-waves), or it is locked (settings.updates.version-lock)",
+                 (settings.updates.ignore-waves), it is locked (settings.updates.version-lock), or the release was withdrawn",
             "wait for its wave, at most a week after the release, or run `apiclient set updates.ignore-waves=true` on the host; \
              `apiclient get settings.updates` shows a lock";
         RefreshFailed(why: &'a str): Held =>

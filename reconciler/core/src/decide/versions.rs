@@ -556,61 +556,44 @@ pub(super) fn reported<'v, 'a: 'v>(
     releases.filter(|release| !is_dated(release)).collect()
 }
 
-/// The versions that the opted-in nodes of one variant run and choose.
-#[derive(Default)]
-pub(super) struct Offers<'a> {
-    /// The versions that they run, each with its text and the first node by name.
-    run_by: BTreeMap<Version, (&'a str, &'a str)>,
-    /// The versions that their hosts choose; in order.
-    chosen: Vec<Version>,
-}
+/// The versions that nodes of one variant run, each with its text and the first node by name.
+pub(super) type RunBy<'a> = BTreeMap<Version, (&'a str, &'a str)>;
 
-/// Returns what the opted-in nodes of each variant run and choose.
-pub(super) fn offers<'a>(views: &[NodeView<'a>]) -> BTreeMap<&'a str, Offers<'a>> {
-    let mut variants = BTreeMap::<_, Offers<'_>>::new();
-    let parsed = |text: &'a str| Some((Version::parse(text).ok()?, text));
-    for view in views {
-        let Some(node) = view.node.filter(|node| node.labelled) else {
-            continue;
-        };
-        let offers = variants.entry(node.variant()).or_default();
-        if let Some((runs, text)) = node.version().and_then(parsed) {
-            offers.run_by.entry(runs).or_insert((text, node.name()));
+/// Returns what the opted-in nodes of each variant run.
+pub(super) fn run_by<'a>(views: &[NodeView<'a>]) -> BTreeMap<&'a str, RunBy<'a>> {
+    let mut variants = BTreeMap::<_, RunBy<'_>>::new();
+    for node in views
+        .iter()
+        .filter_map(|view| view.node.filter(|it| it.labelled))
+    {
+        let version = node.version().unwrap_or_default();
+        if let Ok(runs) = Version::parse(version) {
+            let of_variant = variants.entry(node.variant()).or_default();
+            of_variant.entry(runs).or_insert((version, node.name()));
         }
-        let chosen = view.shadow.and_then(|shadow| parsed(shadow.update()?));
-        offers.chosen.extend(chosen.map(|(chosen, _)| chosen));
-    }
-    for offers in variants.values_mut() {
-        offers.chosen.sort_unstable();
     }
     variants
 }
 
-impl<'a> Offers<'a> {
-    /// Returns that this node, whose host names no update, should have been offered one, and which.
-    pub(super) fn missing(
-        &self,
-        fleet: &FleetFacts<'a>,
-        view: &NodeView<'a>,
-    ) -> Option<Reason<'a>> {
-        let runs = Version::parse(view.node?.version()?).ok()?;
-        let rules = fleet.pool_of(view).and_then(|pool| pool.rules);
-        // A release that was withdrawn: two hosts choose an older one in its place.
-        let is_withdrawn =
-            |version: &Version| self.chosen.get(1).is_some_and(|chosen| chosen < version);
-        let newer = self.run_by.iter().rev();
-        let mut newer = newer.take_while(|(version, _)| **version > runs);
-        let newest = newer.find(|(version, (text, _))| {
-            let is_allowed = rules.is_none_or(|rules| rules.allow(text));
-            is_allowed && !is_withdrawn(version) && !fleet.is_halted_for(view, text)
-        });
-        let newest = newest.map(|(_, (version, node))| Reason::NotOfferedRunBy(version, node));
-        newest.or_else(|| {
-            rules?
-                .asks_for_more_than(&runs)
-                .then_some(Reason::NotOffered)
-        })
-    }
+/// Returns that this node, whose host names no update, should have been offered one, and which. Others of its variant run these.
+pub(super) fn not_offered<'a>(
+    fleet: &FleetFacts<'a>,
+    view: &NodeView<'a>,
+    run_by: Option<&RunBy<'a>>,
+) -> Option<Reason<'a>> {
+    let runs = Version::parse(view.node?.version()?).ok()?;
+    let rules = fleet.pool_of(view).and_then(|pool| pool.rules);
+    let newer = run_by.into_iter().flatten().rev();
+    let mut newer = newer.take_while(|(version, _)| **version > runs);
+    let newest = newer.find(|(_, (text, _))| {
+        rules.is_none_or(|rules| rules.allow(text)) && !fleet.is_halted_for(view, text)
+    });
+    let newest = newest.map(|(_, (version, node))| Reason::NotOfferedRunBy(version, node));
+    newest.or_else(|| {
+        rules?
+            .asks_for_more_than(&runs)
+            .then_some(Reason::NotOffered)
+    })
 }
 
 #[cfg(test)]

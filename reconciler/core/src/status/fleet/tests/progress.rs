@@ -291,25 +291,3 @@ fn who_is_behind() {
         sentence.starts_with("node-0: the host is not offered a version that its pool asks for")
     );
 }
-
-/// 1.2.0 is withdrawn while one node runs it, and hosts choose 1.1.0 in its place.
-#[test]
-fn a_withdrawn_release_leaves_nobody_behind() {
-    let withdrawn = Host {
-        runs: "1.2.0",
-        ..OLD
-    };
-    for (hosts, not_offered) in [
-        (&[withdrawn, NEW, PENDING, PENDING][..], 0),
-        (&[withdrawn, NEW, PENDING], 1),
-        (&[withdrawn, NEW], 1),
-    ] {
-        let (_, figures, _) = updated(hosts, &json!({}), json!({}));
-        assert_eq!(
-            figures[3],
-            not_offered,
-            "{} hosts choose an older release",
-            hosts.len() - 2
-        );
-    }
-}
