@@ -24,7 +24,7 @@ const KEPT: SignedDuration = SignedDuration::from_hours(4);
 const REMOVED_SOON: SignedDuration = SignedDuration::from_hours(4);
 /// An empty node waits for its volumes until none of them has been detached for this long.
 const DETACHED: SignedDuration = SignedDuration::from_mins(1);
-/// The part of a drain's time that belongs to pods which a budget blocks.
+/// The part of a drain's time that belongs to pods which a budget blocks, unless the last drain failed on one: then it is all.
 const FIRST_PART: i32 = 3;
 /// Wait after an attempt that ended neither with success nor with a failure: the host wanted another version.
 const OTHER_TARGET_BACK_OFF: SignedDuration = SignedDuration::from_secs(60);
@@ -291,7 +291,6 @@ impl Clock<'_> {
         facts.volumes_overdue = empty.is_some_and(|since_empty| {
             self.is_older(since_empty, DETACHED) || self.passed(times.drain, steps.drain + DETACHED)
         });
-        facts.first_over = self.passed(times.drain, steps.drain / FIRST_PART);
         facts.drain_overdue = self.passed(times.drain, wait);
     }
 
@@ -413,17 +412,23 @@ pub struct DrainTime {
 }
 
 impl DrainTime {
-    /// Of the drain that the marker of this Node records, whatever came of it.
+    /// Of the drain that the marker of this Node records, whatever came of it. The node's last drain may have failed on a budget.
     pub fn of(
         ahead: &Ahead,
         (node_uid, marker): (&str, Option<&Marker>),
         drain: SignedDuration,
+        blocked_before: bool,
         now: Timestamp,
     ) -> Self {
         let started = marker.and_then(|marker| marker.drain_started_at.as_deref());
         let started = ahead.read([node_uid, DRAIN_STARTED], started, now);
         let mut clock = Clock::new(now, ahead);
-        let first_over = clock.passed(started, drain / FIRST_PART);
+        let first = if blocked_before {
+            drain
+        } else {
+            drain / FIRST_PART
+        };
+        let first_over = clock.passed(started, first);
         Self {
             first_over,
             is_over: clock.passed(started, drain),

@@ -221,8 +221,6 @@ pub struct TimeFacts {
     pub step_overdue: bool,
     /// For longer than a short step may take, the agent has said that the host's API does not answer; no reboot is claimed.
     pub host_silent: bool,
-    /// A third of the time is over that the drain may take: the part that belongs to pods that a budget blocks.
-    pub first_over: bool,
     /// The drain, or the time from its end to the grant, takes longer than it may.
     pub drain_overdue: bool,
     /// The node's volumes have not become fewer for so long that its reboot waits for them no more.

@@ -11,6 +11,7 @@ use brupop_api::marker::EVICTED_OWNERS_MAX;
 use brupop_api::{Item, Marker, State};
 use brupop_core::cluster::{Cluster, NodeRecord};
 use brupop_core::deadlines::DrainTime;
+use brupop_core::decide::Abort;
 use brupop_core::drain::{
     self, Arrivals, DrainAction, DrainPlan, LATE, LOOKS_AT_ONCE, Obstacle, PodKey, Stuck,
     drain_action, next_overdue,
@@ -301,9 +302,19 @@ impl Basis {
         let marker = record.and_then(NodeRecord::marker);
         let node = record.and_then(|record| record.node.as_ref());
         let uid = node.map_or("", |node| node.uid.as_str());
+        let of_node = (uid, marker);
+        let spec = record
+            .and_then(NodeRecord::shadow)
+            .and_then(ShadowFacts::of);
+        let blocked_before = spec.is_some_and(|ShadowFacts { spec, .. }| {
+            let failure = spec.last_failure.map(|it| it.reason.as_str());
+            failure == Some(Abort::DrainBlocked.as_str())
+                && !spec.is_retried(node.and_then(|node| node.retry))
+        });
+        let drain = rules.durations.drain;
         Self {
             marker: marker.cloned(),
-            time: DrainTime::of(&leader.ahead, (uid, marker), rules.durations.drain, now),
+            time: DrainTime::of(&leader.ahead, of_node, drain, blocked_before, now),
             respects: rules.respect_do_not_disrupt,
             force: leader.may_force && rules.wants_force,
         }

@@ -2,7 +2,6 @@
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
-use brupop_api::shadow::LastFailure;
 use brupop_api::{Marker, Problem, State};
 
 use super::step::Step;
@@ -505,7 +504,7 @@ impl<'a> Case<'_, 'a> {
         let overdue = view.time.drain_overdue;
         // Force deletes what is left at the deadline, but not what came once somebody had uncordoned the node.
         let goes_on = view.force && node.unschedulable;
-        if overdue && !goes_on || !view.force && self.is_hopeless(marker) {
+        if overdue && !goes_on {
             return Some(abort(if plan.is_some_and(|plan| plan.is_blocked) {
                 Abort::DrainBlocked
             } else {
@@ -525,19 +524,6 @@ impl<'a> Case<'_, 'a> {
         // Pods have come since. Either somebody uncordoned the node and cordoned it again, unseen; or the pods tolerate the
         // cordon, so the deadline stays as it is.
         (!plan.is_done()).then(|| take(Step::DrainAgain, EVICTS))
-    }
-
-    /// Whether the pods that a budget blocked first have had their part of the time, and the last drain failed on a budget,
-    /// too. Then other pods are left in peace.
-    fn is_hopeless(self, marker: &Marker) -> bool {
-        let Self { view, shadow, .. } = self;
-        let blocked_before =
-            |failures: &LastFailure| failures.reason == Abort::DrainBlocked.as_str();
-        marker.drained_at.is_none()
-            && view.time.first_over
-            && (view.led.plan.as_ref()).is_some_and(|plan| plan.first_left && plan.is_blocked)
-            && shadow.spec.last_failure.is_some_and(blocked_before)
-            && !view.is_retried()
     }
 
     /// The node is cordoned and not yet recorded as drained.

@@ -1,6 +1,8 @@
 use std::convert::Infallible;
 
+use brupop_api::shadow::LastFailure;
 use brupop_api::{BottlerocketShadow, names};
+use brupop_core::objects::NodeFacts;
 use futures::FutureExt as _;
 use http::{Request, Response};
 use http_body_util::Full;
@@ -36,6 +38,41 @@ fn updating(cluster: &mut Cluster, name: &str, reached: State, has_marker: bool)
     let entry = cluster.record(&format!("brs-{name}"));
     entry.node = Some(Arc::new(serde_json::from_value(node).unwrap()));
     entry.shadow = Some(Arc::new(shadow));
+}
+
+/// The pods that a budget blocks have a third of the drain's time for themselves, and all of it if the last drain failed on them.
+#[test]
+fn others_are_left_in_peace_after_a_drain_that_a_budget_blocked() {
+    let mut cluster = Cluster::default();
+    updating(&mut cluster, "a", State::StagedAndPerformedUpdate, true);
+    let began: Timestamp = "2026-11-21T03:00:00Z".parse().unwrap();
+    for (failure, retry, first_over) in [
+        (None, None, true),
+        (Some("DrainTimedOut"), None, true),
+        (Some("DrainBlocked"), None, false),
+        (Some("DrainBlocked"), Some(1), true),
+    ] {
+        let record = cluster.record("brs-a");
+        let mut node = NodeFacts::clone(record.node.as_ref().unwrap());
+        let marker = Marker {
+            drain_started_at: Some(began.to_string()),
+            ..Marker::default()
+        };
+        (node.marker, node.retry) = (Some(Ok(marker)), retry);
+        record.node = Some(Arc::new(node));
+        let mut shadow = BottlerocketShadow::clone(record.shadow().unwrap());
+        shadow.spec.last_failure = failure.map(|reason| LastFailure {
+            attempt: 1,
+            reason: reason.to_owned(),
+            ..LastFailure::default()
+        });
+        let shadow = serde_json::from_value(json!(shadow)).unwrap();
+        record.shadow = Some(Arc::new(shadow));
+        let rules = Policy::default().default_pool;
+        let half = began + rules.durations.drain / 2;
+        let basis = Basis::new(Some(record), &rules, &LeaderState::default(), half);
+        assert_eq!(basis.time.first_over, first_over, "{failure:?}");
+    }
 }
 
 /// Only this many nodes can be watched, and what has begun to be emptied has a deadline.

@@ -171,40 +171,6 @@ fn budget_holds_node_back_for_as_long_as_a_drain_may_take() {
 }
 
 #[test]
-fn drain_that_a_budget_makes_hopeless_disturbs_others_once() {
-    let failed = |reason: &str| LastFailure {
-        reason: reason.to_owned(),
-        ..LastFailure::default()
-    };
-    let [blocked, other] = [failed("DrainBlocked"), failed("DrainTimedOut")];
-    let given_up = Reason::Aborting(Abort::DrainBlocked);
-    for (says, force, failures, first_over, first_left, is_blocked, gives_up) in rows! {
-        "a budget blocked its last drain, too", false, Some(&blocked), true, true, true => true;
-        "they have their part of the time", false, Some(&blocked), false, true, true => false;
-        "they are terminating", false, Some(&blocked), true, true, false => false;
-        "they have gone, and a budget blocks others", false, Some(&blocked), true, false, true => false;
-        "its last drain failed on another thing", false, Some(&other), true, true, true => false;
-        "it is the first", false, None, true, true, true => false;
-        "pods will be deleted", true, Some(&blocked), true, true, true => false;
-    } {
-        let view = staged()
-            .marked_by(&CORDONED)
-            .with_shadow(|shadow| shadow.spec.last_failure = failures);
-        let view = view.with(|view| {
-            (view.force, view.time.first_over) = (force, first_over);
-            plan(view, |plan| {
-                (plan.first_left, plan.is_blocked) = (first_left, is_blocked);
-            });
-        });
-        let reason = decide(&fleet(), &view).reason;
-        assert_eq!(reason == given_up, gives_up, "{says}");
-        let retried = view.with_node(|node| node.retry = Some(1));
-        let reason = decide(&fleet(), &retried).reason;
-        assert_ne!(reason, given_up, "{says}, and a person has it tried again");
-    }
-}
-
-#[test]
 fn a_drain_ends_at_its_deadline_as_configured() {
     let mut view = staged().marked_by(&CORDONED);
     view.time.drain_overdue = true;
