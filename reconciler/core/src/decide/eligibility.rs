@@ -85,7 +85,6 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
     first([
         (!node.labelled, Reason::NotLabelled),
         (!node.is_ready(), Reason::NodeNotReady),
-        (node.leaving, Reason::NodeLeaving),
         (node.overgrown, Reason::NodeChangesDenied(OVERGROWN)),
         (node.version().is_none(), Reason::NotBottlerocket),
         (!view.has_reported(), Reason::AgentNotReported),
@@ -176,6 +175,9 @@ fn pool_is_open<'a>(
     view: &NodeView<'a>,
     node: &'a NodeFacts,
 ) -> Result<(), Reason<'a>> {
+    if node.leaving {
+        return Err(Reason::NodeLeaving);
+    }
     if let Owner::Conflict(one, other) = view.owner {
         let [one, other] = [one, other].map(|index| fleet.pool_name(index));
         return Err(Reason::PoolConflict(one, other));

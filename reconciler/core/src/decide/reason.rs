@@ -561,8 +561,8 @@ Abort: Blame {
         NodePaused: NoFailure => "a person paused this node";
         NotLabelled: NoFailure => "the node lost its opt-in label";
         PoolClosed: NoFailure =>
-            "its pool or the fleet no longer allowed the update before the node was cordoned, or another node of the control \
-             plane went out of service before its reboot was granted; its image is kept";
+            "its pool, the fleet or the node's removal no longer allowed the update before the node was cordoned, or another node \
+             of the control plane went out of service before its reboot was granted; its image is kept";
     }
 }}
 

@@ -231,8 +231,10 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
             && !node.is_ready()
             && view.time.step_overdue;
         let reason = match view.failure_in(slot) {
+        // One that was lost before its removal was announced has failed.
+        let stays = slot.lost || !node.leaving;
             Some(failure) if Abort::is_corroborated(&failure.reason) => &failure.reason,
-            None if overdue && has_begun_reboot(node, &shadow) => NOT_RETURNED,
+            None if overdue && stays && has_begun_reboot(node, &shadow) => NOT_RETURNED,
             _ => return,
         };
         self.failed((version, variant_of(slot, view)), node.name(), reason);

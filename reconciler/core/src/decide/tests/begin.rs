@@ -334,6 +334,8 @@ fn what_is_not_cordoned_yet_is_given_up() {
             assert_eq!(decide(&fleet, &view).reason, expected, "{says}");
         }
     }
+    let leaving = staged().with_node(|node| node.leaving = true);
+    assert_eq!(decide(&fleet(), &leaving).reason, given_up);
 }
 
 #[test]

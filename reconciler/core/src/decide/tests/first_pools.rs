@@ -194,6 +194,28 @@ fn a_pool_is_done_once_one_of_its_nodes_runs_the_version_in_service() {
 }
 
 #[test]
+/// A stolen agent may name one version after the other, each of which gets a record.
+#[test]
+fn a_pool_stays_done_whatever_versions_a_host_makes_up() {
+    let (first, follows) = (
+        rules(&json!({})),
+        rules(&json!({"dependsOn": [{"pool": "canary"}]})),
+    );
+    let pools = [pool("canary", &first), pool("web", &follows)];
+    let made_up = (0..DONE_VERSIONS_MAX).map(|nth| VersionRecord {
+        version: format!("0.0.{nth}"),
+        ..known_for(AWS, false)
+    });
+    let versions: Vec<_> = [known_for(AWS, false)].into_iter().chain(made_up).collect();
+    let fleet = FleetFacts {
+        versions: &versions,
+        pools: &pools,
+        ..without_slots()
+    };
+    let write = allocate(&fleet, &[updated("brs-a", 0, AWS)]).write;
+    assert!(canaries_are_done(write.as_ref()));
+}
+
 fn a_halt_of_one_variant_holds_no_other_behind_a_pool() {
     let (canary, follows) = (
         rules(&json!({})),

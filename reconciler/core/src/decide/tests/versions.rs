@@ -248,6 +248,12 @@ fn an_absent_host_counts_and_keeps_its_slot() {
         None,
         "it may have gone away by itself"
     );
+    let leaving = away.with_node(|node| node.leaving = true);
+    assert_eq!(
+        record(&fleet(), None, &[leaving]),
+        None,
+        "somebody removes it"
+    );
     let ready = away.with_node(|node| node.readiness = Some(readiness(true)));
     assert_eq!(
         record(&fleet(), None, &[ready]),
