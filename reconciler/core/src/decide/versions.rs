@@ -455,7 +455,11 @@ impl<'a> Survey<'a> {
         resumed: &[Release<'_>],
     ) -> Vec<DonePool> {
         let mut versions: Vec<&str> = vec![];
-        for record in records.iter().rev() {
+        let is_known = |record: &&VersionRecord| {
+            let release = (record.version.as_str(), record.variant.as_str());
+            self.known.contains(&release)
+        };
+        for record in records.iter().rev().filter(is_known) {
             if versions.len() < DONE_VERSIONS_MAX && !versions.contains(&record.version.as_str()) {
                 versions.push(&record.version);
             }

@@ -1,5 +1,6 @@
 //! Tests of the nodes that keep a first pool from finishing a version.
 
+use brupop_api::crds::DONE_VERSIONS_MAX;
 use brupop_api::fleet::DonePool;
 
 use super::versions::{halted, known, resuming};
