@@ -177,6 +177,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
                 self.failed(release, name, &failure.reason);
             }
         } else if runs == Some(version)
+            && view.node.is_some_and(NodeFacts::is_ready)
             && let Some(record) = self.record_mut(release)
         {
             record.succeeded += 1;

@@ -277,6 +277,12 @@ fn an_absent_host_counts_and_keeps_its_slot() {
     let late = record(&fleet(), Some(missing), &[over(None).rebooted(NEW)]).unwrap();
     assert_eq!((late.succeeded, names(&late)), (1, vec![]));
     assert!(late.halted_at.is_some(), "only a person resumes it");
+    let down = over(None).rebooted(NEW).not_ready();
+    assert_eq!(
+        record(&fleet(), None, &[down]),
+        None,
+        "neither reached nor failed"
+    );
 }
 
 #[test]
