@@ -1,5 +1,6 @@
 //! Assesses one node: its next step, or why it waits. Slots are allocated later.
 
+use brupop_api::crds::COUNTER_MAX;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
 use brupop_api::{Marker, Problem, State};
@@ -148,7 +149,8 @@ fn without_node<'a>(view: &NodeView<'a>) -> Decision<'a> {
 /// A labelled node gets a shadow. On a node that lost both label and shadow, our changes are undone.
 fn without_shadow<'a>(node: &'a NodeFacts, time: &TimeFacts) -> Decision<'a> {
     if node.labelled {
-        let attempt = node.marker().map(|marker| marker.attempt + 1);
+        let after = |marker: &Marker| marker.attempt.saturating_add(1).min(COUNTER_MAX);
+        let attempt = node.marker().map(after);
         let waits = Reason::AgentNotReported;
         return take(Step::CreateShadow { attempt }, waits);
     }
