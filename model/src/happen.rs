@@ -1,7 +1,9 @@
 //! The result of an action.
 
+use brupop_api::State;
+
 use crate::actions::{ModelAction, Part};
-use crate::objects::{NODES_MAX, Node, small};
+use crate::objects::{NODES_MAX, Node, Shadow, small};
 use crate::pools::{DEFAULT, Pool};
 use crate::properties;
 use crate::state::{Config, Host, started};
@@ -154,8 +156,19 @@ impl World {
             .leaders
             .iter()
             .filter_map(|leader| leader.stale?.nodes?[node]);
-        let away = stale.chain(self.places[node].node).any(|node| !node.ready);
-        world.places[node].failed |= config.halts && away;
+        let place = &self.places[node];
+        let away = stale.chain(place.node).any(|node| !node.ready);
+        // It runs the update, and its agent has not said so, or somebody has not seen that.
+        let leaders = self.leaders.iter();
+        let shadows = leaders.filter_map(|leader| leader.stale?.shadows?[node]);
+        let unconfirmed = |it: Shadow| {
+            matches!(
+                it.state,
+                State::RebootedIntoUpdate | State::MonitoringUpdate
+            ) && it.current_state != Some(it.state)
+        };
+        let unconfirmed = shadows.chain(place.shadow).any(unconfirmed) && place.host.version == 1;
+        world.places[node].failed |= config.halts && (away || unconfirmed);
         let before = world.clone();
         act(&mut world);
         if world != before {

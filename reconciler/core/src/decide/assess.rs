@@ -181,8 +181,7 @@ impl<'a> Case<'_, 'a> {
         boot(self.node, self.shadow)
     }
 
-    /// Returns why to give the update up, if there is a reason. Ask this only while no reboot is under way: before the agent
-    /// has claimed it, or after the host is back.
+    /// Returns why to give the update up, if there is a reason. Ask this only before the agent has claimed the reboot.
     fn given_up(self) -> Option<Abort> {
         let overdue = self.view.time.step_overdue;
         self.must_stop()
@@ -193,11 +192,9 @@ impl<'a> Case<'_, 'a> {
     fn must_stop(self) -> Option<Abort> {
         let (view, node, shadow) = (self.view, self.node, self.shadow);
         let fails_for_ever = shadow.status.problem == Some(Problem::NoInPlaceUpdates);
-        // A report from before a reboot says nothing of the host that is back.
-        let silent = view.time.host_silent && self.boot() == Boot::Same;
         if shadow.reports(State::ErrorReset) && fails_for_ever {
             Some(Abort::NoInPlaceUpdates)
-        } else if shadow.reports(State::ErrorReset) || silent {
+        } else if shadow.reports(State::ErrorReset) || view.time.host_silent {
             Some(Abort::StepFailed)
         } else if !node.labelled {
             Some(Abort::NotLabelled)
@@ -358,9 +355,18 @@ impl<'a> Case<'_, 'a> {
         }
         // An agent that is not there yet may have said it before the reboot.
         let told = Reason::against_report(&shadow.status).filter(|_| self.view.agent_ready);
-        match self.given_up() {
-            Some(Abort::NodePaused) | None => wait(told.unwrap_or(Reason::AgentNotReported)),
-            Some(why) => abort(why),
+        self.await_confirmation(told.unwrap_or(Reason::AgentNotReported))
+    }
+
+    /// The node is in service with the new version, so nothing holds it back any more. An agent that cannot run there, or cannot
+    /// reach its host, says nothing, or that it failed: either way the version counts as failed only once its time is over.
+    fn await_confirmation(self, reason: Reason<'a>) -> Decision<'a> {
+        if !self.node.labelled {
+            abort(Abort::NotLabelled)
+        } else if self.view.time.step_overdue {
+            abort(Abort::NotConfirmed)
+        } else {
+            wait(reason)
         }
     }
 
@@ -450,11 +456,7 @@ impl<'a> Case<'_, 'a> {
                 ),
             };
         }
-        match self.given_up() {
-            // It runs the update and is in service: a pause has nothing to hold back any more.
-            Some(Abort::NodePaused) | None => wait(Reason::Monitoring),
-            Some(why) => abort(why),
-        }
+        self.await_confirmation(Reason::Monitoring)
     }
 }
 

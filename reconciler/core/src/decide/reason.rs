@@ -523,6 +523,9 @@ Abort: Blame {
             "look at the host's console; if somebody deactivated the image, and the version is halted, run the command at the \
              end of the fleet's condition Halted";
         NotReady: OfVersion => "the node was not Ready with the new version", "look at the node";
+        NotConfirmed: OfVersion =>
+            "the node runs the new version, and its agent did not confirm that in time",
+            "look at the agent's pod on the node, and its log";
     }
     "The node failed" {
         StepFailed: OfNode =>

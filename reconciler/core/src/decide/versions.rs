@@ -231,9 +231,9 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
         let overdue = shadow.spec.state == State::RebootedIntoUpdate
             && !node.is_ready()
             && view.time.step_overdue;
-        let reason = match view.failure_in(slot) {
         // One that was lost before its removal was announced has failed.
         let stays = slot.lost || !node.leaving;
+        let reason = match view.failure_in(slot) {
             Some(failure) if Abort::is_corroborated(&failure.reason) => &failure.reason,
             None if overdue && stays && has_begun_reboot(node, &shadow) => NOT_RETURNED,
             _ => return,

@@ -194,7 +194,6 @@ fn a_pool_is_done_once_one_of_its_nodes_runs_the_version_in_service() {
     }
 }
 
-#[test]
 /// A stolen agent may name one version after the other, each of which gets a record.
 #[test]
 fn a_pool_stays_done_whatever_versions_a_host_makes_up() {
@@ -217,6 +216,7 @@ fn a_pool_stays_done_whatever_versions_a_host_makes_up() {
     assert!(canaries_are_done(write.as_ref()));
 }
 
+#[test]
 fn a_halt_of_one_variant_holds_no_other_behind_a_pool() {
     let (canary, follows) = (
         rules(&json!({})),

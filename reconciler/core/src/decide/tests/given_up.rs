@@ -100,7 +100,9 @@ fn a_silent_agent_loses_its_slot() {
         let view = updating(state, StagedAndPerformedUpdate).rebooted(NEW);
         assert_eq!(decide(&fleet(), &view).step, None, "{state}");
         let late = view.with(|view| view.time.step_overdue = true);
-        assert_eq!(aborts(&late), Some(Abort::DeadlineExceeded), "{state}");
+        assert_eq!(aborts(&late), Some(Abort::NotConfirmed), "{state}");
+        let failed = view.with_shadow(|it| it.status.current_state = Some(ErrorReset));
+        assert_eq!(aborts(&failed), None, "{state}: no report fails a version");
         let unlabelled = view.with_node(|node| node.labelled = false);
         assert_eq!(aborts(&unlabelled), Some(Abort::NotLabelled), "{state}");
     }

@@ -142,7 +142,7 @@ fn which_failures_count() {
         ..fleet()
     };
     // Of the others, an agent can say so, and nobody else has seen it.
-    let seen_by_others = ["FellBack", "FellBackDeactivated", "NotReady"];
+    let seen_by_others = ["FellBack", "NotReady", "NotConfirmed"];
     for &reason in Abort::WORDS {
         let failures = failures(reason);
         let record = record(&fleet, None, &[over(Some(&failures))]);
