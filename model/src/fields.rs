@@ -9,7 +9,7 @@ use brupop_core::decide::Abort;
 use crate::ledger::{Held, Ledger, Record};
 use crate::objects::{
     BOOTS, FLEET_UID, Failed, LIVES, Mark, Node, POOLS, SHADOWS, Shadow, UIDS, VERSIONS, index_in,
-    known_text, name_of, number, said_staged, saying_staged, small, time, to_number, to_state,
+    known_text, name_of, number, said_staged, saying_staged, small, time, to_number,
 };
 use crate::tables;
 
@@ -106,17 +106,14 @@ impl Fields for Shadow {
     }
 
     fn set(&mut self, field: Field<'_>, value: &Value<'_>) {
-        match field {
-            Field::SpecState => self.state = to_state(value).unwrap_or(self.state),
-            Field::SpecVersion => self.version = index_in(&VERSIONS, value),
-            Field::SpecAttempt => self.attempt = to_number(value),
-            Field::SpecLeaderTerm => self.term = to_number(value),
-            Field::SpecBaselineBootId => self.baseline = index_in(&BOOTS, value),
-            Field::SpecRebootGrantedBootId => self.grant = index_in(&BOOTS, value),
-            Field::SpecLastFailure => {
-                let Value::LastFailure(failures) = value else {
-                    return self.failures = None;
-                };
+        match (field, value) {
+            (Field::SpecState, Value::State(state)) => self.state = *state,
+            (Field::SpecVersion, _) => self.version = index_in(&VERSIONS, value),
+            (Field::SpecAttempt, _) => self.attempt = to_number(value),
+            (Field::SpecLeaderTerm, _) => self.term = to_number(value),
+            (Field::SpecBaselineBootId, _) => self.baseline = index_in(&BOOTS, value),
+            (Field::SpecRebootGrantedBootId, _) => self.grant = index_in(&BOOTS, value),
+            (Field::SpecLastFailure, Value::LastFailure(failures)) => {
                 self.failures = Some(Failed {
                     count: small(failures.count),
                     attempt: small(failures.attempt),
@@ -124,33 +121,20 @@ impl Fields for Shadow {
                     corroborated: Abort::is_corroborated(&failures.reason),
                 });
             }
-            Field::CurrentVersion => self.current_version = index_in(&VERSIONS, value),
-            Field::TargetVersion => self.target_version = index_in(&VERSIONS, value),
-            Field::CurrentState => self.current_state = to_state(value),
-            Field::StatusAttempt => self.status_attempt = to_number(value),
-            Field::StatusBootId => self.boot = index_in(&BOOTS, value),
-            Field::StatusStaged => {
-                self.staged = if let Value::Staged(staged) = value {
-                    saying_staged(staged)
-                } else {
-                    None
-                };
-            }
-            Field::StatusRebootClaimedBootId => self.claim = index_in(&BOOTS, value),
-            Field::StatusProblem => {
-                self.problem = if let Value::Problem(problem) = value {
-                    Some(*problem)
-                } else {
-                    None
-                };
-            }
-            Field::StatusMessage => {
-                self.message = if let Value::Text(text) = value {
-                    Some(known_text(text))
-                } else {
-                    None
-                };
-            }
+            (Field::SpecLastFailure, _) => self.failures = None,
+            (Field::CurrentVersion, _) => self.current_version = index_in(&VERSIONS, value),
+            (Field::TargetVersion, _) => self.target_version = index_in(&VERSIONS, value),
+            (Field::CurrentState, Value::State(state)) => self.current_state = Some(*state),
+            (Field::CurrentState, _) => self.current_state = None,
+            (Field::StatusAttempt, _) => self.status_attempt = to_number(value),
+            (Field::StatusBootId, _) => self.boot = index_in(&BOOTS, value),
+            (Field::StatusStaged, Value::Staged(staged)) => self.staged = saying_staged(staged),
+            (Field::StatusStaged, _) => self.staged = None,
+            (Field::StatusRebootClaimedBootId, _) => self.claim = index_in(&BOOTS, value),
+            (Field::StatusProblem, Value::Problem(problem)) => self.problem = Some(*problem),
+            (Field::StatusProblem, _) => self.problem = None,
+            (Field::StatusMessage, Value::Text(text)) => self.message = Some(known_text(text)),
+            (Field::StatusMessage, _) => self.message = None,
             _ => {}
         }
     }
@@ -174,16 +158,11 @@ impl Fields for Node {
     }
 
     fn set(&mut self, field: Field<'_>, value: &Value<'_>) {
-        match field {
-            Field::Unschedulable => self.unschedulable = *value == Value::Set,
-            Field::UpdatingTaint => self.tainted = *value == Value::Set,
-            Field::Marker => {
-                self.marker = if let Value::Marker(marker) = value {
-                    Some(Mark::of(marker))
-                } else {
-                    None
-                };
-            }
+        match (field, value) {
+            (Field::Unschedulable, _) => self.unschedulable = *value == Value::Set,
+            (Field::UpdatingTaint, _) => self.tainted = *value == Value::Set,
+            (Field::Marker, Value::Marker(marker)) => self.marker = Some(Mark::of(marker)),
+            (Field::Marker, _) => self.marker = None,
             _ => {}
         }
     }

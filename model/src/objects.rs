@@ -208,14 +208,6 @@ pub(crate) fn to_number(value: &Value<'_>) -> Option<u8> {
     }
 }
 
-pub(crate) fn to_state(value: &Value<'_>) -> Option<State> {
-    if let Value::State(state) = value {
-        Some(*state)
-    } else {
-        None
-    }
-}
-
 pub(crate) fn index_in(names: &[&str], value: &Value<'_>) -> Option<u8> {
     let Value::Text(text) = value else {
         return None;
