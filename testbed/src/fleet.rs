@@ -202,7 +202,7 @@ impl Fleet {
             .behind_gateways
             .then(|| Gateways::of(&control_plane));
         let programs = install(&control_plane, &env).await?;
-        let kubelets = Kubelets::start_behind(&control_plane, programs, gateways.clone());
+        let kubelets = Kubelets::start(&control_plane, programs, gateways.clone());
         let history = Arc::<Mutex<History>>::default();
         Ok(Self {
             watching: JoinSet::new(),

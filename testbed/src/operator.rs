@@ -40,31 +40,11 @@ pub const AGENT_WARNING: &str = "Warning: would violate PodSecurity \"restricted
      forbidden securityContext.seLinuxOptions: type \"control_t\"; user may not be set; role may not be set), restricted \
      volume types (volume \"bottlerocket-api\" uses restricted volume type \"hostPath\")";
 
-/// A command, its settings, and its ports.
-type Listener = (
-    &'static str,
-    Settings,
-    &'static [(&'static str, &'static str)],
-);
-
-/// Commands of the containers in `manifests/`, which variables make them listen elsewhere than in a pod of their own,
-/// and by which names their containers call those ports.
-const LISTENERS: [Listener; 3] = [
-    ("brupop-agent", Settings::Agent, &[]),
-    (
-        "brupop-reconciler",
-        Settings::Reconciler,
-        &[("health", "HEALTH_ADDRESS"), ("metrics", "METRICS_ADDRESS")],
-    ),
-    (
-        "brupop-webhook",
-        Settings::Webhook,
-        &[
-            ("admission", "ADMISSION_ADDRESS"),
-            ("health", "HEALTH_ADDRESS"),
-            ("metrics", "METRICS_ADDRESS"),
-        ],
-    ),
+/// Commands of the containers in `manifests/`, and their settings.
+const PROGRAMS: [(&str, Settings); 3] = [
+    ("brupop-agent", Settings::Agent),
+    ("brupop-reconciler", Settings::Reconciler),
+    ("brupop-webhook", Settings::Webhook),
 ];
 
 /// The folder with those of the operator's programs that are `wanted`: `BRUPOP_BINARIES`, or as [`built`].
@@ -129,7 +109,7 @@ pub fn built(wanted: &[&str]) -> Result<PathBuf> {
 /// The operator's programs, which are built if need be, by the commands of its containers. `env` comes after the variables of
 /// the pods; each program gets what is not another one's setting.
 pub fn programs(env: &[(&str, &str)]) -> Result<Vec<(String, Program)>> {
-    only(&LISTENERS.map(|(name, ..)| name), env)
+    only(&PROGRAMS.map(|(name, _)| name), env)
 }
 
 /// Variables with their values.
@@ -141,19 +121,18 @@ pub fn owned(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 /// As [`programs`], of these programs only.
 pub fn only(wanted: &[&str], env: &[(&str, &str)]) -> Result<Vec<(String, Program)>> {
     let binaries = binaries(wanted)?;
-    let program = |(name, of, ports): Listener| {
+    let program = |(name, of): (&str, Settings)| {
         let mut env = owned(env);
         env.retain(|(variable, _)| of.misplaced(variable).is_none());
         let program = Program {
             binary: binaries.join(name),
             env,
-            ports: owned(ports),
         };
         (format!("/{name}"), program)
     };
-    Ok(LISTENERS
+    Ok(PROGRAMS
         .into_iter()
-        .filter(|(name, ..)| wanted.contains(name))
+        .filter(|(name, _)| wanted.contains(name))
         .map(program)
         .collect())
 }

@@ -49,7 +49,7 @@ impl World {
         apply_elsewhere(&control_plane).await?;
         let scale = format!("-n {NAMESPACE} scale deployment brupop-reconciler --replicas=0");
         control_plane.kubectl(scale.split(' ')).await?;
-        let kubelets = Kubelets::start(&control_plane, only(&["brupop-webhook"], &[])?);
+        let kubelets = Kubelets::start(&control_plane, only(&["brupop-webhook"], &[])?, None);
         let webhook = "deployment/brupop-webhook";
         control_plane.until_rolled_out(NAMESPACE, webhook).await?;
         for program in ["kube-controller-manager", "kube-scheduler"] {

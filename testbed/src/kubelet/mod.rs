@@ -17,19 +17,19 @@ mod probe;
 mod status;
 mod watch;
 
-use crate::control_plane::{ControlPlane, Shared, free_port};
+use crate::control_plane::{ControlPlane, Shared};
 use crate::gateways::Gateways;
 use crate::host::{HostPower, lock};
 use crate::kubeconfig::Server;
 use crate::sandbox::Signal;
 use anyhow::{Context as _, Result, ensure};
 use container::BOOT_ID;
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use node::Boot;
 pub use status::is_ready;
 use std::collections::{BTreeMap, HashMap};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{mpsc, watch::Receiver, watch::Sender};
@@ -45,8 +45,6 @@ pub struct Program {
     pub binary: PathBuf,
     /// Variables set after the pod's own. Host paths in them are those of the container.
     pub env: Vec<(String, String)>,
-    /// Names of container ports, and the variable that tells the program to listen on `<address>:<port>` instead.
-    pub ports: Vec<(String, String)>,
 }
 
 /// A process that runs for a pod.
@@ -95,16 +93,9 @@ struct PodEntry {
 }
 
 impl Kubelets {
-    /// Starts to run pods. `programs` by the first word of a container's `command`.
+    /// Starts to run pods. `programs` by the first word of a container's `command`; with `gateways`, each pod reaches the API
+    /// server through one of its own.
     pub fn start(
-        control_plane: &ControlPlane,
-        programs: impl IntoIterator<Item = (String, Program)>,
-    ) -> Self {
-        Self::start_behind(control_plane, programs, None)
-    }
-
-    /// As [`Self::start`]; each pod reaches the API server through a gateway of its own.
-    pub fn start_behind(
         control_plane: &ControlPlane,
         programs: impl IntoIterator<Item = (String, Program)>,
         gateways: Option<Gateways>,
@@ -186,28 +177,6 @@ impl PodEntry {
     fn is(&self, namespace: &str, pod: &str) -> bool {
         let seen = self.seen.borrow();
         seen.name_any() == pod && seen.namespace().as_deref() == Some(namespace)
-    }
-}
-
-impl Program {
-    /// Finds a port for each one that the program is told of, and tells it. Agents have theirs only with a component.
-    fn listen(
-        &self,
-        container: &Container,
-        env: &mut Vec<(String, String)>,
-    ) -> Result<Vec<(i32, SocketAddr)>> {
-        let listen = self.ports.iter().filter_map(|(name, variable)| {
-            let port = match probe::port_named(container, name) {
-                None if container.name == "agent" => return None,
-                port => port.with_context(|| format!("{} has no port {name}", container.name)),
-            };
-            Some(port.and_then(|port| {
-                let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
-                env.push((variable.clone(), address.to_string()));
-                Ok((port, address))
-            }))
-        });
-        listen.collect()
     }
 }
 

@@ -7,6 +7,7 @@ use super::node::Boot;
 use super::probe::Probe;
 use super::status::{self, Said, State};
 use super::{Kubelet, PodProcess};
+use crate::control_plane::free_port;
 use crate::kubeconfig::PodVariables;
 use crate::sandbox::{Process, Signal};
 use anyhow::{Context as _, Result};
@@ -15,7 +16,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod};
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, Preconditions};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -186,7 +187,17 @@ impl PodTask {
             .context("no command")?;
         let program = self.kubelet.program(command)?;
         let mut overrides = program.env.clone();
-        let addresses = program.listen(container, &mut overrides)?;
+        let mut addresses = vec![];
+        // The program is told to listen elsewhere than in a pod of its own: by `METRICS_ADDRESS` for the port `metrics`.
+        for port in container.ports.iter().flatten() {
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+            let name = port.name.as_deref().unwrap_or_default();
+            overrides.push((
+                format!("{}_ADDRESS", name.to_uppercase()),
+                address.to_string(),
+            ));
+            addresses.push((port.container_port, address));
+        }
         let paths = host_paths(pod, container, &self.kubelet.node_dir(node_of(pod))?);
         let CommandLine {
             command,

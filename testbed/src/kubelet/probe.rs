@@ -30,7 +30,11 @@ impl Probe {
         let get = probe.http_get.as_ref()?;
         let port = match &get.port {
             IntOrString::Int(port) => *port,
-            IntOrString::String(name) => port_named(container, name)?,
+            IntOrString::String(name) => {
+                let mut ports = container.ports.iter().flatten();
+                let named = ports.find(|port| port.name.as_ref() == Some(name))?;
+                named.container_port
+            }
         };
         let seconds = |value: Option<i32>, default: u64| {
             Duration::from_secs(
@@ -77,12 +81,4 @@ impl Probe {
         .await
         .context("no answer in time")?
     }
-}
-
-/// The number of a container's port.
-pub(crate) fn port_named(container: &Container, name: &str) -> Option<i32> {
-    let mut ports = container.ports.iter().flatten();
-    ports
-        .find(|port| port.name.as_deref() == Some(name))
-        .map(|port| port.container_port)
 }

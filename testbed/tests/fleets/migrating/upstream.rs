@@ -108,7 +108,6 @@ pub(crate) fn programs() -> Vec<(String, Program)> {
     let program = Program {
         binary: "/bin/sleep".into(),
         env: vec![],
-        ports: vec![],
     };
     ["./agent", "./apiserver", "./controller"]
         .map(|command| (command.to_owned(), program.clone()))

@@ -199,6 +199,7 @@ async fn agents_write_only_their_own_nodes_status() -> Result<()> {
     let kubelets = Kubelets::start(
         &control_plane,
         only(&["brupop-webhook"], &[("LINGER_SECONDS", "0")])?,
+        None,
     );
     let bed = Bed::take_part(&control_plane, NAMESPACE, &nodes).await?;
     passed("everybody is there");

@@ -40,7 +40,7 @@ impl Bed {
         let control_plane = ControlPlane::start(options).await?;
         install(&control_plane).await?;
         let nodes = make_nodes(&control_plane.client(), nodes).await?;
-        let kubelets = Kubelets::start(&control_plane, only(components, env)?);
+        let kubelets = Kubelets::start(&control_plane, only(components, env)?, None);
         Ok(Self {
             kubelets,
             control_plane,
