@@ -50,6 +50,17 @@ impl<N> Object<N> {
     }
 }
 
+impl Object<String> {
+    /// Returns the name that the shadow of its node has or would have.
+    pub fn shadow(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::ShadowSpec(name) | Self::ShadowStatus(name) => Some(name.into()),
+            Self::Node(name) => Some(names::shadow_name(name).into()),
+            Self::Ledger | Self::FleetStatus | Self::PoolStatus(_) => None,
+        }
+    }
+}
+
 impl Object<&str> {
     /// The object by an owned name.
     pub fn owned(self) -> Object<String> {

@@ -251,9 +251,8 @@ fn plan(observed: &Observed<'_>, decided: &Decisions<'_>, held: Vec<String>) -> 
     let mut nexts: BTreeMap<usize, NodePlan> =
         taken.map(|&index| (index, NodePlan::Starts)).collect();
     let candidates = decide::candidates(fleet, &observed.views).into_iter();
-    let waits: Vec<usize> = candidates
-        .filter(|index| !nexts.contains_key(index))
-        .collect();
+    let waits = candidates.filter(|index| !nexts.contains_key(index));
+    let waits: Vec<usize> = waits.collect();
     nexts.extend(waits.into_iter().zip((1..).map(NodePlan::Waits)));
     let decided = observed.views.iter().zip(&decided.nodes).enumerate();
     let rows = decided.map(|(index, (view, decision))| {

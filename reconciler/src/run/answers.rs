@@ -4,15 +4,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use brupop_api::{Object, names};
+use brupop_api::Object;
 use brupop_core::cluster::Cluster;
 use brupop_core::status::EventText;
 use brupop_runtime::FailureLog;
 use brupop_runtime::waits::doubled;
 use serde_json::value::RawValue;
 
-use crate::run::Reconciler;
 use crate::run::requests::{Answer, Body, Context, Outcome, Request, Shown};
+use crate::run::{Reconciler, Wake};
 
 /// No node is labelled for so long after one could not be: most likely none can.
 const OPT_IN_PAUSE: Duration = Duration::from_secs(30);
@@ -66,32 +66,26 @@ impl Requests {
         self.objects.entry(object.clone()).or_default()
     }
 
-    /// Returns why the API server takes no change of a Node, or of its shadow, by name of the shadow; and when the first of these
-    /// denials is forgotten.
-    pub(crate) fn denied(
-        &self,
-        now: Duration,
-    ) -> (BTreeMap<String, [Option<String>; 2]>, Option<Duration>) {
-        let (mut all, mut until) = (BTreeMap::<String, [Option<String>; 2]>::new(), None);
-        for (object, sent) in &self.objects {
-            if sent.denials < DENIALS_IN_A_ROW || now >= sent.denied_until {
+    /// Records why the API server takes no change of a Node, or of its shadow, until these denials are forgotten.
+    pub(crate) fn record_denials(&self, cluster: &mut Cluster, now: Duration, wake: &mut Wake) {
+        for record in cluster.records.values_mut() {
+            (record.led.node_denied, record.led.shadow_denied) = (None, None);
+        }
+        let is_denied = |sent: &Sent| sent.denials >= DENIALS_IN_A_ROW && now < sent.denied_until;
+        for (object, sent) in self.objects.iter().filter(|(_, sent)| is_denied(sent)) {
+            let (shadow, why) = (object.shadow(), &sent.denied_because);
+            let Some(record) = shadow.and_then(|name| cluster.records.get_mut(&*name)) else {
                 continue;
-            }
-            let why = &sent.denied_because;
+            };
             match object {
-                Object::Node(name) => {
-                    let denied = all.entry(names::shadow_name(name)).or_default();
-                    denied[0] = Some(format!("the Node: {why}"));
-                }
-                Object::ShadowSpec(name) => {
-                    let denied = all.entry(name.clone()).or_default();
-                    denied[1] = Some(format!("the node's shadow: {why}"));
+                Object::Node(_) => record.led.node_denied = Some(format!("the Node: {why}")),
+                Object::ShadowSpec(_) => {
+                    record.led.shadow_denied = Some(format!("the node's shadow: {why}"));
                 }
                 _ => continue,
             }
-            until = until.into_iter().chain([sent.denied_until]).min();
+            wake.by(sent.denied_until);
         }
-        (all, until)
     }
 
     /// Forgets nodes, shadows and pools that are gone, once there are more objects than there can be.
@@ -100,13 +94,9 @@ impl Requests {
             return;
         }
         self.objects.retain(|object, sent| {
-            let exists = match object {
-                Object::Ledger | Object::FleetStatus => true,
-                Object::PoolStatus(name) => cluster.pools.contains_key(name),
-                Object::ShadowSpec(name) | Object::ShadowStatus(name) => {
-                    cluster.records.contains_key(name)
-                }
-                Object::Node(name) => cluster.records.contains_key(&names::shadow_name(name)),
+            let exists = match (object, object.shadow()) {
+                (Object::PoolStatus(name), _) => cluster.pools.contains_key(name),
+                (_, shadow) => shadow.is_none_or(|it| cluster.records.contains_key(&*it)),
             };
             exists || sent.is_under_way
         });
@@ -135,14 +125,10 @@ impl Sent {
         let is_again = before == reason && !reason.is_empty();
         let times = if is_again { times.saturating_add(1) } else { 1 };
         let surplus = times.saturating_sub(WRITES_ON_END);
-        let wait = if surplus > 0 {
-            back_off(surplus)
-        } else {
-            Duration::ZERO
-        };
+        let wait = (surplus > 0).then(|| back_off(surplus));
         *self = Self {
             written_for: (reason, times),
-            not_before: now + wait,
+            not_before: now + wait.unwrap_or_default(),
             ..Self::default()
         };
         surplus == 1
@@ -161,12 +147,10 @@ impl Sent {
 
     /// The API server did not take the change, whatever the object's version.
     pub(crate) fn denied(&mut self, why: String, now: Duration) {
-        let before = if now < self.denied_until {
-            self.denials
-        } else {
-            0
-        };
-        self.denials = before.saturating_add(1);
+        if now >= self.denied_until {
+            self.denials = 0;
+        }
+        self.denials = self.denials.saturating_add(1);
         (self.denied_because, self.denied_until) = (why, now + DENIAL_HOLDS_FOR);
     }
 

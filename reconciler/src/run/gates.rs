@@ -245,28 +245,20 @@ impl Source {
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, token);
         }
-        let request = request
-            .body(Body::empty())
-            .map_err(|error| describe(&error))?;
-        let answer = client
-            .send(request)
-            .await
-            .map_err(|error| self.unanswered(&error))?;
+        let request = request.body(Body::empty());
+        let request = request.map_err(|error| describe(&error))?;
+        let answer = client.send(request).await;
+        let answer = answer.map_err(|error| self.unanswered(&error))?;
         let status = answer.status();
         let refuses = [StatusCode::BAD_REQUEST, StatusCode::UNPROCESSABLE_ENTITY].contains(&status);
         if status != StatusCode::OK && !refuses {
             return Err(format!("it answers with the HTTP status {status}"));
         }
-        let body = Limited::new(answer.into_body(), ANSWER_MAX)
-            .collect()
-            .await
-            .map_err(|error| {
-                if error.is::<LengthLimitError>() {
-                    TOO_LONG.to_owned()
-                } else {
-                    BROKE_OFF.to_owned()
-                }
-            });
+        let body = Limited::new(answer.into_body(), ANSWER_MAX);
+        let body = body.collect().await.map_err(|error| {
+            let is_too_long = error.is::<LengthLimitError>();
+            if is_too_long { TOO_LONG } else { BROKE_OFF }
+        });
         if refuses {
             let why = body.ok().and_then(|body| refusal(&body.to_bytes()));
             let why = why.unwrap_or_else(|| format!("HTTP status {status}"));
@@ -274,7 +266,8 @@ impl Source {
                 "it refuses the expression of prometheus.{field} ({why}): try it on the source's own page"
             ));
         }
-        read_answer(&body?.to_bytes()).map_err(str::to_owned)
+        let read = body.and_then(|body| read_answer(&body.to_bytes()));
+        read.map_err(str::to_owned)
     }
 }
 
@@ -284,10 +277,8 @@ fn without_names(error: &io::Error) -> &'static str {
         BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext,
         NotValidYet, NotValidYetContext, UnknownIssuer,
     };
-    match error
-        .get_ref()
-        .and_then(|it| it.downcast_ref::<rustls::Error>())
-    {
+    let error = error.get_ref().and_then(|it| it.downcast_ref());
+    match error {
         Some(rustls::Error::InvalidCertificate(why)) => match why {
             UnknownIssuer | BadSignature => {
                 "none of the authorities that the Secret names has signed its certificate"
@@ -312,10 +303,8 @@ fn read(folder: &Path, file: &str, most: u64) -> Result<Option<String>, String> 
         opened => opened.map_err(failed)?,
     };
     let mut text = String::new();
-    opened
-        .take(most + 1)
-        .read_to_string(&mut text)
-        .map_err(failed)?;
+    let read = opened.take(most + 1).read_to_string(&mut text);
+    read.map_err(failed)?;
     let length = u64::try_from(text.len()).unwrap_or(u64::MAX);
     if length > most {
         Err(of_secret(file, " is too long"))

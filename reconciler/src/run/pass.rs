@@ -67,7 +67,8 @@ impl Reconciler {
         let mut drainer = std::mem::take(&mut self.leading.drainer);
         drainer.watch(self, &mut cluster, &leader, (now, time), &mut wake);
         self.leading.drainer = drainer;
-        self.record_denials(&mut cluster, &mut wake);
+        let requests = &self.leading.requests;
+        requests.record_denials(&mut cluster, now, &mut wake);
         cluster.record_cordons(time);
         let text = text(time, Unit::Millisecond);
         leader.record_gates(&cluster, |query| self.leading.gates.gates.state(query, now));
@@ -112,16 +113,6 @@ impl Reconciler {
         leader.alone = self.leading.alone.holds().is_ok();
         leader.may_force = self.leading.may_force.holds().is_ok();
         leader.own_node.clone_from(&self.api.own_node);
-    }
-
-    /// Records of each node why the API server takes no change of it.
-    fn record_denials(&self, cluster: &mut Cluster, wake: &mut Wake) {
-        let (mut denied, until) = self.leading.requests.denied(self.now());
-        for (name, record) in &mut cluster.records {
-            let [node, shadow] = denied.remove(name).unwrap_or_default();
-            (record.led.node_denied, record.led.shadow_denied) = (node, shadow);
-        }
-        wake.by(until);
     }
 
     /// Reads objects again whose watches stay behind the answers to our requests.

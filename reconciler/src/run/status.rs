@@ -112,12 +112,10 @@ impl Told {
 impl Reconciler {
     /// Whether a line may be logged about what came of a request about this object.
     pub(crate) fn may_log(&mut self, object: &Object<String>, now: Duration) -> bool {
-        let shadow = match object {
-            Object::ShadowSpec(name) | Object::ShadowStatus(name) => name,
-            Object::Node(name) => &names::shadow_name(name),
-            Object::Ledger | Object::FleetStatus | Object::PoolStatus(_) => return true,
+        let Some(shadow) = object.shadow() else {
+            return true;
         };
-        self.leading.told.node(shadow).take_line(now).is_some()
+        self.leading.told.node(&shadow).take_line(now).is_some()
     }
 
     /// Says why the node moves or not: by a log line when the reason changes, and by the condition once it no longer

@@ -85,10 +85,12 @@ fn deny(requests: &mut Requests, object: &Object<String>, times: usize, second: 
 }
 
 fn denied(requests: &Requests, second: u64) -> Option<(Option<String>, Option<String>)> {
-    let (denied, until) = requests.denied(s(second));
-    assert_eq!(denied.is_empty(), until.is_none());
-    let denied = denied.into_values().next();
-    denied.map(Into::into)
+    let (mut cluster, mut wake) = (Cluster::default(), Wake::default());
+    cluster.record("brs-n");
+    requests.record_denials(&mut cluster, s(second), &mut wake);
+    let led = &cluster.records["brs-n"].led;
+    let denied = (led.node_denied.clone(), led.shadow_denied.clone());
+    wake.0.map(|_| denied)
 }
 
 #[test]
