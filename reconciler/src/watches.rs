@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use brupop_api::{BottlerocketShadow, Item, Object, names};
 use brupop_core::cluster::{Cluster, Watched, version};
-use brupop_core::drain::{Allowed, matters, relaxed};
 use brupop_core::kept::Kept;
-use brupop_core::objects::{Budget, NodeFacts, Pod, PodItem, WatchedFleet};
+use brupop_core::objects::{
+    Allowed, Budget, NodeFacts, Pod, PodItem, WatchedFleet, matters, relaxed,
+};
 use brupop_core::pool::Pool;
 use brupop_runtime::errors::describe;
 use brupop_runtime::{FailureLog, list_and_watch, only, patient};

@@ -1,6 +1,5 @@
 //! Plans a drain: which pods it evicts, as `kubectl drain --ignore-daemonsets --delete-emptydir-data` decides, and in
-//! which order. Finds obstacles to a drain before it begins: pods that nobody recreates, budgets, pods that do not end. Which pods
-//! a budget covers, and whether it lets them go, is as in the API server's eviction.
+//! which order. Finds obstacles to a drain before it begins: pods that nobody recreates, budgets, pods that do not end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,7 +8,6 @@ use brupop_api::item::Unreadable;
 use brupop_api::marker::OPERATOR_PODS_MAX;
 use brupop_api::{Item, Marker};
 use jiff::{SignedDuration, Timestamp};
-use kube::core::SelectorExt as _;
 
 use crate::objects::{Budget, Controller, Pod, PodItem};
 use crate::workloads::owner;
@@ -341,7 +339,7 @@ impl Obstacle {
 
 /// The annotation by which this pod, which is running, asks not to be disrupted.
 fn asks_for(pod: &Pod) -> Option<&'static str> {
-    pod.do_not_disrupt.filter(|_| is_budgeted(pod))
+    pod.do_not_disrupt.filter(|_| pod.is_budgeted())
 }
 
 /// The pods (UIDs) of a node that is being drained, and when each was first seen. Times are durations since any fixed moment of a
@@ -390,8 +388,8 @@ impl Arrivals {
     }
 }
 
-/// Returns what stands in the way of a drain of these pods of one node, if anything does. A drain that `respects` pods that ask
-/// not to be disrupted waits for their end.
+/// Returns what stands in the way of a drain of these pods of one node, if anything does; the operator's own pods
+/// (`is_operator_pod`) are exempt. A drain that `respects` pods that ask not to be disrupted waits for their end.
 pub fn obstacle<'p, P: Iterator<Item = &'p PodItem>>(
     pods: impl Fn() -> P,
     budgets: &'p [impl AsRef<Item<Budget>>],
@@ -399,24 +397,23 @@ pub fn obstacle<'p, P: Iterator<Item = &'p PodItem>>(
     respects: bool,
     now: Timestamp,
 ) -> Option<Obstacle> {
+    let pods = || pods().filter(move |pod| !is_operator_pod(pod));
     let here = by_namespace(pods(), budgets);
     if is_incomparable(&here) {
         let most = comparisons(&here).max_by_key(|(_, compared)| *compared);
         return most.map(|(namespace, _)| Obstacle::Never(incomparable(namespace)));
     }
-    let asking = || undisturbed(pods(), is_operator_pod).filter(|_| respects);
-    undrainable(pods(), &here, is_operator_pod, now)
-        .or_else(asking)
-        .map(Obstacle::Never)
-        .or_else(|| {
-            Some(Obstacle::Budget {
-                why: blocked(pods(), &here, is_operator_pod)?,
-                waited: false,
-            })
+    let asking = || undisturbed(pods()).filter(|_| respects);
+    let never = undrainable(pods(), &here, now).or_else(asking);
+    never.map(Obstacle::Never).or_else(|| {
+        Some(Obstacle::Budget {
+            why: blocked(pods(), &here)?,
+            waited: false,
         })
+    })
 }
 
-/// The pods (UIDs) of a node whose eviction a budget refuses now.
+/// The pods (UIDs) of a node whose eviction a budget refuses now, the operator's own (`is_operator_pod`) aside.
 pub fn blocked_pods<'p, P: Iterator<Item = &'p PodItem>>(
     pods: impl Fn() -> P,
     budgets: &'p [impl AsRef<Item<Budget>>],
@@ -427,17 +424,16 @@ pub fn blocked_pods<'p, P: Iterator<Item = &'p PodItem>>(
         return BTreeSet::new();
     }
     let is_blocked = |item: &&PodItem| {
-        let budgets = here
-            .get(item.namespace())
-            .into_iter()
-            .flat_map(|(_, budgets)| budgets);
-        let mut pairs = budgets.filter_map(|budget| Some((budget.ok()?, item.ok()?)));
-        pairs.any(|(budget, pod)| holds(budget, pod))
+        let budgets = here.get(item.namespace()).map_or(&[][..], |(_, here)| here);
+        let mut pairs = budgets
+            .iter()
+            .filter_map(|budget| budget.ok().zip(item.ok()));
+        pairs.any(|(budget, pod)| budget.holds(pod))
     };
-    evicted(pods(), is_operator_pod)
-        .filter(is_blocked)
-        .map(|item| item.uid().to_owned())
-        .collect()
+    let blocked = evicted(pods())
+        .filter(|pod| !is_operator_pod(pod))
+        .filter(is_blocked);
+    blocked.map(|item| item.uid().to_owned()).collect()
 }
 
 /// The namespaces of pods of one node: how many pods it has there, and their budgets.
@@ -497,50 +493,69 @@ fn incomparable(namespace: &str) -> String {
 }
 
 /// Returns why the pods of one node can never all be evicted; `None` if they can. Either a pod has no controller, or two
-/// budgets, or a pod or a budget of its namespace cannot be read, or a pod should have ended by now. The operator's own pods
-/// (`is_operator_pod`) are exempt.
+/// budgets, or a pod or a budget of its namespace cannot be read, or a pod should have ended by now.
 fn undrainable<'p>(
     pods: impl IntoIterator<Item = &'p PodItem>,
     budgets: &ByNamespace<'_>,
-    is_operator_pod: impl Fn(&PodItem) -> bool,
     time: Timestamp,
 ) -> Option<String> {
-    let mut why: Vec<String> = vec![];
-    for item in pods {
-        if is_operator_pod(item) {
-            continue;
-        }
+    let why = pods.into_iter().filter_map(|item| {
         let namespace = item.namespace();
         match drain_action(item) {
-            DrainAction::Stuck(stuck) => why.push(stuck.told_of(namespace, item.name())),
+            DrainAction::Stuck(stuck) => Some(stuck.told_of(namespace, item.name())),
             DrainAction::Evicted => {
                 let here = budgets.get(namespace).map_or(&[][..], |(_, here)| here);
-                why.extend(
-                    item.ok()
-                        .and_then(|pod| forbidden(pod, here.iter().copied())),
-                );
+                forbidden(item.ok()?, here)
             }
             DrainAction::Leaving if is_overdue(item, time) => {
-                why.push(overdue(namespace, item.name(), gone_by(item)));
+                Some(overdue(namespace, item.name(), gone_by(item)))
             }
-            DrainAction::Stays | DrainAction::Leaving => {}
+            DrainAction::Stays | DrainAction::Leaving => None,
         }
-    }
+    });
     // The smallest one, so that the answer changes as rarely as possible.
-    why.into_iter().min()
+    why.min()
+}
+
+/// Returns why the budgets of a pod's namespace never allow its eviction, whatever becomes of their pods; `None` if they may.
+/// The rules are those of the API server's eviction.
+fn forbidden(pod: &Pod, budgets: &[&Item<Budget>]) -> Option<String> {
+    let mut unread = budgets
+        .iter()
+        .filter_map(|item| Some((item, item.body.as_ref().err()?)));
+    if let Some((item, why)) = unread.next() {
+        return Some(format!(
+            "the PodDisruptionBudget {}/{} cannot be read ({why}), and might cover any pod of its namespace: repair or \
+             delete it",
+            item.namespace(),
+            item.name()
+        ));
+    }
+    if !pod.is_budgeted() {
+        return None;
+    }
+    let mut selecting = budgets
+        .iter()
+        .filter(|item| item.ok().is_some_and(|it| it.covers(pod)));
+    let (first, second) = (selecting.next()?, selecting.next()?);
+    Some(format!(
+        "the PodDisruptionBudgets {}/{} and {} select the same pods, and Kubernetes evicts no pod of two budgets: change one",
+        first.namespace(),
+        first.name(),
+        second.name()
+    ))
 }
 
 /// Returns why a budget allows no disruption now, although one of these pods of a node needs one; `None` if each allows one. A
-/// pod that is not Ready, and that its budget [`spares`], may be well once it is elsewhere, and the budget may allow one then,
-/// so a budget that spares one of them is set aside.
+/// pod that is not Ready, and that its budget [spares](Budget::spares), may be well once it is elsewhere, and the budget may
+/// allow one then, so a budget that spares one of them is set aside.
 fn blocked<'p>(
     pods: impl IntoIterator<Item = &'p PodItem>,
     budgets: &ByNamespace<'_>,
-    is_operator_pod: impl Fn(&PodItem) -> bool,
 ) -> Option<String> {
     let mut evicted_from: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
-    for item in evicted(pods, is_operator_pod) {
-        if let Some(pod) = item.ok().filter(|pod| is_budgeted(pod)) {
+    for item in evicted(pods) {
+        if let Some(pod) = item.ok().filter(|pod| pod.is_budgeted()) {
             evicted_from.entry(item.namespace()).or_default().push(pod);
         }
     }
@@ -549,144 +564,37 @@ fn blocked<'p>(
         .filter_map(|(namespace, pods)| Some((pods, &budgets.get(namespace)?.1)));
     let pairs = there.flat_map(|(pods, budgets)| budgets.iter().map(move |budget| (pods, *budget)));
     let why = pairs.filter_map(|(pods, item)| {
-        let budget = item.ok().filter(|budget| is_shut(budget))?;
+        let budget = item.ok().filter(|budget| budget.is_shut())?;
         let (mut any, mut all_held) = (false, true);
-        for pod in pods.iter().filter(|pod| selects(budget, pod)) {
-            (any, all_held) = (true, all_held && !spares(budget, pod));
+        for pod in pods.iter().filter(|pod| budget.covers(pod)) {
+            (any, all_held) = (true, all_held && !budget.spares(pod));
         }
-        (any && all_held).then(|| allows_none(item, budget))
+        (any && all_held).then(|| {
+            format!(
+                "the PodDisruptionBudget {}/{} allows no disruption of a pod on the node now ({})",
+                item.namespace(),
+                item.name(),
+                budget.remedy
+            )
+        })
     });
     why.min()
 }
 
-/// The pods of a node that a drain would evict, the operator's own aside.
-fn evicted<'p>(
-    pods: impl IntoIterator<Item = &'p PodItem>,
-    is_operator_pod: impl Fn(&PodItem) -> bool,
-) -> impl Iterator<Item = &'p PodItem> {
-    let stays =
-        move |item: &PodItem| is_operator_pod(item) || drain_action(item) != DrainAction::Evicted;
-    pods.into_iter().filter(move |item| !stays(item))
+/// The pods of a node that a drain would evict.
+fn evicted<'p>(pods: impl IntoIterator<Item = &'p PodItem>) -> impl Iterator<Item = &'p PodItem> {
+    pods.into_iter()
+        .filter(|item| drain_action(item) == DrainAction::Evicted)
 }
 
 /// Returns which of these pods of a node asks not to be disrupted, if one does that would have to be evicted.
-fn undisturbed<'p>(
-    pods: impl IntoIterator<Item = &'p PodItem>,
-    is_operator_pod: impl Fn(&PodItem) -> bool,
-) -> Option<String> {
-    let asking = evicted(pods, is_operator_pod).filter_map(|item| {
+fn undisturbed<'p>(pods: impl IntoIterator<Item = &'p PodItem>) -> Option<String> {
+    let asking = evicted(pods).filter_map(|item| {
         let stuck = Stuck::Undisturbed(item.ok().and_then(asks_for)?);
         Some(stuck.told_of(item.namespace(), item.name()))
     });
     let told = asking.min()?;
     Some(format!("{told}; the node waits until that pod has ended"))
-}
-
-/// Number of disruptions that each budget (namespace, name) allows.
-pub type Allowed = BTreeMap<(String, String), i32>;
-
-/// Updates what each budget allowed when it was last looked at. Returns the namespaces in which one allows more than before, or was
-/// deleted.
-pub fn relaxed<'b>(
-    before: &mut Allowed,
-    budgets: impl Iterator<Item = &'b Item<Budget>>,
-) -> BTreeSet<String> {
-    let key = |it: &Item<Budget>| (it.namespace().to_owned(), it.name().to_owned());
-    let now: Allowed = budgets.map(|it| (key(it), allowed(it))).collect();
-    let before = std::mem::replace(before, now.clone()).into_iter();
-    let more = before.filter(|(key, before)| now.get(key).is_none_or(|now| now > before));
-    more.map(|((namespace, _), _)| namespace).collect()
-}
-
-/// Whether budgets hold up the eviction of this pod. They do not hold up one that has ended, or has not begun.
-fn is_budgeted(pod: &Pod) -> bool {
-    !pod.finished && !pod.pending
-}
-
-/// Whether this budget allows no disruption now.
-fn is_shut(budget: &Budget) -> bool {
-    budget.allowed <= 0 && budget.observed
-}
-
-/// Whether this budget, which covers the pod, lets it go whatever it allows now, because the pod is not Ready.
-fn spares(budget: &Budget, pod: &Pod) -> bool {
-    !pod.is_ready() && (budget.spares_ready_only || budget.enough_healthy)
-}
-
-/// Whether this budget covers the pod, allows no disruption now, and does not let it go all the same. None is allowed, either,
-/// until its controller has seen its latest version.
-fn holds(budget: &Budget, pod: &Pod) -> bool {
-    let is_shut = is_shut(budget) || !budget.observed;
-    is_budgeted(pod) && is_shut && selects(budget, pod) && !spares(budget, pod)
-}
-
-/// Returns what to tell people about a budget that allows no disruption now.
-fn allows_none(item: &Item<Budget>, budget: &Budget) -> String {
-    format!(
-        "the PodDisruptionBudget {}/{} allows no disruption of a pod on the node now ({})",
-        item.namespace(),
-        item.name(),
-        budget.remedy
-    )
-}
-
-/// Returns why the budgets of a pod's namespace never allow its eviction, whatever becomes of their pods; `None` if they may.
-/// The rules are those of the API server's eviction.
-fn forbidden<'b>(pod: &Pod, budgets: impl Iterator<Item = &'b Item<Budget>>) -> Option<String> {
-    let (mut unread, mut selecting) = (vec![], vec![]);
-    for item in budgets {
-        match &item.body {
-            Err(why) => unread.push((item, why)),
-            Ok(budget) => {
-                if selects(budget, pod) {
-                    selecting.push(item);
-                }
-            }
-        }
-    }
-    if let Some((item, why)) = unread.first() {
-        return Some(format!(
-            "the PodDisruptionBudget {}/{} cannot be read ({why}), and might cover any pod of its namespace: repair or \
-             delete it",
-            item.namespace(),
-            item.name()
-        ));
-    }
-    if !is_budgeted(pod) {
-        return None;
-    }
-    match &selecting[..] {
-        [] | [_] => None,
-        [first, second, ..] => Some(format!(
-            "the PodDisruptionBudgets {}/{} and {} select the same pods, and Kubernetes evicts no pod of two budgets: change one",
-            first.namespace(),
-            first.name(),
-            second.name()
-        )),
-    }
-}
-
-fn selects(budget: &Budget, pod: &Pod) -> bool {
-    budget
-        .selector
-        .as_ref()
-        .is_some_and(|selector| selector.matches(&pod.labels))
-}
-
-/// Whether this budget changed in a way that matters to a drain.
-pub fn matters(old: &Item<Budget>, new: &Item<Budget>) -> bool {
-    let shape = |item: &Item<Budget>| {
-        item.body.clone().map(|budget| Budget {
-            allowed: 0,
-            ..budget
-        })
-    };
-    allowed(old) < allowed(new) || shape(old) != shape(new)
-}
-
-/// Returns how many disruptions this budget allows now.
-fn allowed(budget: &Item<Budget>) -> i32 {
-    budget.ok().map_or(0, |budget| budget.allowed)
 }
 
 #[cfg(test)]

@@ -16,7 +16,9 @@ use serde_json::{Value, json};
 
 pub use node::NodeFacts;
 pub(crate) use node::runs_bottlerocket;
-pub use pod::{AgentPod, Budget, Controller, Pod, PodItem, is_operator_pod};
+pub use pod::{
+    AgentPod, Allowed, Budget, Controller, Pod, PodItem, is_operator_pod, matters, relaxed,
+};
 
 /// The fleet: the parsed object, and its JSON.
 #[derive(Clone, Debug)]

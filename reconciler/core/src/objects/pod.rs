@@ -1,6 +1,6 @@
 //! Pods and budgets as a drain needs them, and the pods of agents.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::item::{Metadata, Readable, Unreadable, lenient_time, null_as_default};
 use brupop_api::printable::printable;
@@ -12,7 +12,7 @@ use k8s_openapi::api::policy::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use kube::core::Selector;
+use kube::core::{Selector, SelectorExt as _};
 use serde::Deserialize;
 use serde::de::Error as _;
 
@@ -80,6 +80,11 @@ pub struct Controller {
 impl Pod {
     pub fn is_ready(&self) -> bool {
         self.readiness.is_some_and(|readiness| readiness.ready)
+    }
+
+    /// Whether budgets hold up its eviction. They do not hold up that of a pod that has ended, or has not begun.
+    pub(crate) fn is_budgeted(&self) -> bool {
+        !self.finished && !self.pending
     }
 }
 
@@ -242,6 +247,63 @@ struct BudgetShape {
     spec: PodDisruptionBudgetSpec,
     #[serde(default)]
     status: PodDisruptionBudgetStatus,
+}
+
+/// Which pods a budget covers, and whether it lets them go, is as in the API server's eviction.
+impl Budget {
+    pub(crate) fn covers(&self, pod: &Pod) -> bool {
+        let selector = self.selector.as_ref();
+        selector.is_some_and(|selector| selector.matches(&pod.labels))
+    }
+
+    /// Whether it allows no disruption now.
+    pub(crate) fn is_shut(&self) -> bool {
+        self.allowed <= 0 && self.observed
+    }
+
+    /// Whether it lets this pod, which it covers, go whatever it allows now, because the pod is not Ready.
+    pub(crate) fn spares(&self, pod: &Pod) -> bool {
+        !pod.is_ready() && (self.spares_ready_only || self.enough_healthy)
+    }
+
+    /// Whether it covers this pod, allows no disruption now, and does not let the pod go all the same. None is allowed, either,
+    /// until its controller has seen its latest version.
+    pub(crate) fn holds(&self, pod: &Pod) -> bool {
+        let is_shut = self.is_shut() || !self.observed;
+        pod.is_budgeted() && is_shut && self.covers(pod) && !self.spares(pod)
+    }
+}
+
+/// Number of disruptions that each budget (namespace, name) allows.
+pub type Allowed = BTreeMap<(String, String), i32>;
+
+/// Updates what each budget allowed when it was last looked at. Returns the namespaces in which one allows more than before, or was
+/// deleted.
+pub fn relaxed<'b>(
+    before: &mut Allowed,
+    budgets: impl Iterator<Item = &'b Item<Budget>>,
+) -> BTreeSet<String> {
+    let key = |it: &Item<Budget>| (it.namespace().to_owned(), it.name().to_owned());
+    let now: Allowed = budgets.map(|it| (key(it), allowed(it))).collect();
+    let before = std::mem::replace(before, now.clone()).into_iter();
+    let more = before.filter(|(key, before)| now.get(key).is_none_or(|now| now > before));
+    more.map(|((namespace, _), _)| namespace).collect()
+}
+
+/// Whether this budget changed in a way that matters to a drain.
+pub fn matters(old: &Item<Budget>, new: &Item<Budget>) -> bool {
+    let shape = |item: &Item<Budget>| {
+        item.body.clone().map(|budget| Budget {
+            allowed: 0,
+            ..budget
+        })
+    };
+    allowed(old) < allowed(new) || shape(old) != shape(new)
+}
+
+/// Returns how many disruptions this budget allows now.
+fn allowed(budget: &Item<Budget>) -> i32 {
+    budget.ok().map_or(0, |budget| budget.allowed)
 }
 
 impl Readable for Budget {

@@ -1,6 +1,7 @@
 //! An obstacle to a drain.
 
 use super::super::*;
+use crate::objects::{Allowed, matters, relaxed};
 use crate::tests::world::{self, rows};
 use brupop_api::item::Unreadable;
 use kube::core::Selector;
@@ -79,13 +80,14 @@ fn what_can_never_be_evicted_is_named() {
         "unmanaged", &pod("debug", None, "True"), vec![] => Some("shop/debug has no controller");
     } {
         let here = by_namespace([pod], &budgets);
-        let why = |ours: bool| undrainable([pod], &here, |_| ours, Timestamp::UNIX_EPOCH);
-        let found = why(false);
+        let now = Timestamp::UNIX_EPOCH;
+        let found = undrainable([pod], &here, now);
         let is_named = found
             .as_deref()
             .map(|why| word.is_some_and(|word| why.contains(word)));
         assert_eq!(is_named, word.map(|_| true), "{says}: {found:?}");
-        assert_eq!(why(true), None, "{says}, but ours");
+        let of_ours = obstacle(|| [pod].into_iter(), &budgets, |_| true, false, now);
+        assert_eq!(of_ours, None, "{says}, but ours");
     }
 }
 
@@ -123,16 +125,14 @@ fn a_shut_budget_is_waited_for() {
         "and has not been seen by its controller", vec![&unready], too_few(|it| it.observed = false) => false;
     } {
         let here = by_namespace(pods.iter().copied(), &budgets);
-        let why = blocked(pods, &here, |_| false);
+        let why = blocked(pods, &here);
         let why = why
             .map(|why| why.starts_with("the PodDisruptionBudget shop/some allows no disruption"));
         assert_eq!(why, waits.then_some(true), "{says}");
     }
-    assert_eq!(
-        blocked([&ready], &by_namespace([&ready], &allowing(0)), |_| true),
-        None,
-        "ours"
-    );
+    let (ready, now) = (|| [&ready].into_iter(), Timestamp::UNIX_EPOCH);
+    let of_ours = obstacle(ready, &allowing(0), |_| true, false, now);
+    assert_eq!(of_ours, None);
 }
 
 /// By the status that the disruption controller writes, as the API server's eviction reads it.
