@@ -6,7 +6,6 @@ use brupop_api::{Field, Object, State, Value, Write};
 use brupop_apply::{Fields, NotApplied, apply};
 use brupop_core::decide::{self, Abort, Decisions, Step, decide, drained};
 use brupop_core::facts::{FleetFacts, NodeView};
-use brupop_core::window::Starts;
 
 use crate::ledger::Held;
 use crate::objects::{LIVES, NODES, SHADOWS, Shadow, small};
@@ -156,7 +155,7 @@ impl World {
         let view = views[node];
         let saw = Saw {
             halt: leader.ledger(self).is_halted(),
-            held: held(leader.pools(self), view.owner) || fleet.starts == Starts::Paused,
+            held: held(leader.pools(self), view.owner) || fleet.paused,
             draining: view
                 .node
                 .and_then(|node| node.marker())

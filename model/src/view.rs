@@ -5,7 +5,6 @@ use brupop_api::State;
 use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
 use brupop_api::fleet::FailureThreshold;
 use brupop_core::facts::{FleetFacts, NodeView, TimeFacts};
-use brupop_core::window::Starts;
 
 use crate::ledger::{Ledger, Record};
 use crate::objects::{
@@ -118,11 +117,7 @@ pub(crate) fn fleet_of(
         ledger_term: Some(ledger.term.into()),
         uid: Some(FLEET_UID),
         generation: Some(ledger.generation.into()),
-        starts: if ledger.paused {
-            Starts::Paused
-        } else {
-            Starts::Open
-        },
+        paused: ledger.paused,
         slots: tables::slots(ledger),
         versions: tables::versions(record),
         done_pools: tables::done_pools(ledger.done),

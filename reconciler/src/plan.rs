@@ -159,7 +159,7 @@ impl Reconciler {
             let default_pool = released(observed.fleet.default_pool);
             if !now {
                 (observed.fleet.pools, observed.fleet.default_pool) = (&pools, &default_pool);
-                observed.fleet.starts = resumed(&observed.fleet);
+                observed.fleet.paused = false;
             }
             let decided = observed.decide();
             this.preflight(pass, &decided);
@@ -210,15 +210,6 @@ impl Reconciler {
     }
 }
 
-/// Returns whether updates may start once nobody pauses the fleet.
-fn resumed<'a>(fleet: &FleetFacts<'a>) -> Starts<'a> {
-    match fleet.starts {
-        Starts::Paused if fleet.enforced => Starts::Open,
-        Starts::Paused => Starts::AdmissionNotEnforced,
-        starts => starts,
-    }
-}
-
 /// Returns the pool as if nothing held all its nodes for now.
 fn released<'a>(pool: &PoolFacts<'a>) -> PoolFacts<'a> {
     let starts = match pool.starts {
@@ -234,8 +225,7 @@ fn released<'a>(pool: &PoolFacts<'a>) -> PoolFacts<'a> {
 
 /// Says what holds all updates of the fleet or of a pool for now.
 fn held(fleet: &FleetFacts<'_>) -> Vec<String> {
-    let paused = (fleet.starts == Starts::Paused).then_some(Reason::FleetPaused);
-    let of_fleet = paused.map(|reason| reason.message().into_owned());
+    let of_fleet = (fleet.paused).then(|| Reason::FleetPaused.message().into_owned());
     let pools = fleet.pools.iter().chain([fleet.default_pool]);
     let of_pools = pools.filter(|pool| pool.nodes > 0).flat_map(|pool| {
         let reasons = decide::holds(pool);

@@ -17,7 +17,6 @@ use crate::objects::NodeFacts;
 use crate::objects::Ahead;
 use crate::pool::Release;
 pub use crate::pool::{FirstPool, Owner, PoolFacts, Pools};
-use crate::window::Starts;
 use crate::workloads::Evicted;
 
 /// Name of the zone of nodes without the label.
@@ -37,7 +36,7 @@ pub struct FleetFacts<'a> {
     pub ledger_term: Option<u64>,
     /// The UID of the fleet.
     pub uid: Option<&'a str>,
-    /// The generation of the fleet's spec, of which `starts` and `resumed` are.
+    /// The generation of the fleet's spec, of which `paused` and `resumed` are.
     pub generation: Option<u64>,
     pub slots: &'a BTreeMap<String, Slot>,
     /// The ledger's records of versions and variants, the oldest first.
@@ -54,11 +53,11 @@ pub struct FleetFacts<'a> {
     pub default_pool: &'a PoolFacts<'a>,
     /// All others, sorted by name.
     pub pools: &'a [PoolFacts<'a>],
-    /// Whether new updates may start.
-    pub starts: Starts<'a>,
+    /// Whether a person has paused the fleet.
+    pub paused: bool,
     /// The first pool that is not read, if there are too many: then no update begins.
     pub pool_left_out: Option<&'a str>,
-    /// Whether our own admission rules were seen to be in force. `starts` says this only if the fleet is not paused.
+    /// Whether our own admission rules were seen to be in force.
     pub enforced: bool,
     /// Whether no other operator was seen here.
     pub alone: bool,
@@ -165,7 +164,7 @@ impl FleetFacts<'static> {
         ceiling: SLOTS_MAX,
         default_pool: &PoolFacts::DEFAULT,
         pools: &[],
-        starts: Starts::Open,
+        paused: false,
         pool_left_out: None,
     };
 }

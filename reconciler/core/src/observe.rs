@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{BottlerocketFleetStatus, FailureThreshold, Slot, VersionRecord};
-use brupop_api::names::{DEFAULT_POOL, shadow_name};
+use brupop_api::names::DEFAULT_POOL;
 use brupop_api::{BottlerocketShadow, Marker};
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
@@ -67,7 +67,6 @@ pub fn observe<'a>(
             cluster, leader, pools, policy, &mut clock, name, record,
         ));
     }
-    note_own_node(leader.own_node.as_deref(), &mut views);
     note_busy_zones(&pools.all, fleet.slots, &mut views);
     note_control_plane(cluster, fleet.slots, &mut views);
     let Clock { next, ahead, .. } = clock;
@@ -125,7 +124,7 @@ fn view<'a>(
         node,
         zone,
         agent_ready: record.agent().is_some_and(AgentPod::is_ready),
-        runs_this_process: false,
+        runs_this_process: node.is_some_and(|it| Some(it.name()) == leader.own_node.as_deref()),
         shadow,
         unreadable_shadow: unreadable_shadow.copied(),
         owner_uid: shadow.and(record.shadow()).and_then(owner_uid),
@@ -153,19 +152,6 @@ fn owner_uid(shadow: &BottlerocketShadow) -> Option<&str> {
         .iter()
         .find(|owner| owner.kind == "Node")
         .map(|owner| owner.uid.as_str())
-}
-
-/// Notes which node this process runs on. Views are in the order of their names.
-fn note_own_node(own_node: Option<&str>, views: &mut [NodeView<'_>]) {
-    let Some(own) = own_node.map(shadow_name) else {
-        return;
-    };
-    let at = views
-        .binary_search_by(|view| view.shadow_name.cmp(&own))
-        .ok();
-    if let Some(at) = at {
-        views[at].runs_this_process = true;
-    }
 }
 
 /// Notes, where pools keep zones apart, which nodes must not be taken out of service because of another zone: one with a node
@@ -251,7 +237,6 @@ fn fleet_facts<'a>(
     static NO_SLOTS: BTreeMap<String, Slot> = BTreeMap::new();
 
     let (watched, ledger) = (cluster.fleet(), cluster.ledger());
-    let paused = watched.is_some_and(|fleet| fleet.object.spec.paused);
     FleetFacts {
         now: now.text,
         ahead: &leader.ahead,
@@ -269,19 +254,10 @@ fn fleet_facts<'a>(
         ceiling: pools.ceiling,
         default_pool: &pools.default,
         pools: &pools.all,
-        starts: starts(paused, leader.enforced),
+        paused: watched.is_some_and(|fleet| fleet.object.spec.paused),
         pool_left_out: cluster.pool_left_out.as_deref(),
         enforced: leader.enforced,
         alone: leader.alone,
-    }
-}
-
-/// Returns whether new updates may start, if their pools let them. A person's pause comes first.
-fn starts(paused: bool, admission_enforced: bool) -> Starts<'static> {
-    match (paused, admission_enforced) {
-        (true, _) => Starts::Paused,
-        (false, false) => Starts::AdmissionNotEnforced,
-        (false, true) => Starts::Open,
     }
 }
 

@@ -245,18 +245,16 @@ pub enum Until {
     At(Timestamp),
 }
 
-/// Whether updates may start in the fleet, or in a pool.
+/// Whether updates may start in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Starts<'a> {
     Open,
     Paused,
-    /// It is frozen: a pool only.
+    /// It is frozen.
     Frozen(Until),
     /// None of its windows is open.
     OutsideWindow(Until),
-    /// Our own admission rules were not seen to be in force: the fleet only.
-    AdmissionNotEnforced,
-    /// It cannot be understood. Says why. A pool only.
+    /// It cannot be understood. Says why.
     Invalid(&'a str),
 }
 

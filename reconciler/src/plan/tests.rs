@@ -160,16 +160,10 @@ fn what_holds_updates_for_now_is_named_and_left_out() {
         ..web.clone()
     };
     let fleet = FleetFacts {
-        starts: Starts::Paused,
+        paused: true,
         pools: std::slice::from_ref(&web),
         ..FleetFacts::EXAMPLE
     };
-    assert_eq!(resumed(&fleet), Starts::Open);
-    let unenforced = FleetFacts {
-        enforced: false,
-        ..fleet
-    };
-    assert_eq!(resumed(&unenforced), Starts::AdmissionNotEnforced);
     let said = held(&fleet).join("\n");
     let expected = [
         "paused",

@@ -446,7 +446,8 @@ impl<'a> Case<'_, 'a> {
                 Evicted::Missing(owner) => Some(Reason::WorkloadsUnavailable(owner)),
             };
             let waits = waits.filter(|_| !view.time.workloads_overdue);
-            return match waits.or(well(self.fleet, view).err()) {
+            let gate = || self.fleet.pool_of(view).and_then(closed_gate);
+            return match waits.or_else(gate) {
                 Some(reason) => wait(reason),
                 None => take(
                     Step::Finish {
@@ -593,18 +594,8 @@ pub(super) fn has_begun_reboot(node: &NodeFacts, shadow: &ShadowFacts<'_>) -> bo
     shadow.is_claimed() || !node.boot_id().is_empty() && boot(node, shadow) != Boot::Same
 }
 
-/// Checks whether the gates of its pool are open.
-///
-/// # Errors
-/// One is not.
-pub(super) fn well<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<(), Reason<'a>> {
-    fleet
-        .pool_of(view)
-        .and_then(closed_gate)
-        .map_or(Ok(()), Err)
-}
-
-fn closed_gate<'a>(pool: &PoolFacts<'a>) -> Option<Reason<'a>> {
+/// The gate of this pool that is not open, if there is one.
+pub(super) fn closed_gate<'a>(pool: &PoolFacts<'a>) -> Option<Reason<'a>> {
     Some(match pool.gate? {
         (GateState::Closed, gate) => Reason::GateClosed(gate),
         (_, gate) => Reason::GateUnknown(gate),
@@ -617,7 +608,7 @@ pub fn holds<'a>(pool: &PoolFacts<'a>) -> impl Iterator<Item = Reason<'a>> {
         Starts::Paused => Some(Reason::PoolPaused),
         Starts::Frozen(until) => Some(Reason::Frozen(until)),
         Starts::OutsideWindow(until) => Some(Reason::OutsideWindow(until)),
-        Starts::Open | Starts::AdmissionNotEnforced | Starts::Invalid(_) => None,
+        Starts::Open | Starts::Invalid(_) => None,
     };
     starts.into_iter().chain(closed_gate(pool))
 }

@@ -4,7 +4,7 @@ use brupop_api::facts::ShadowFacts;
 use brupop_api::{Marker, Problem, State};
 use semver::Version;
 
-use super::assess::{Case, Decision, abort, take, undo_when_ready, wait, well};
+use super::assess::{Case, Decision, abort, closed_gate, take, undo_when_ready, wait};
 use super::step::Step;
 use super::{Abort, OVERGROWN, Reason};
 use crate::facts::{FleetFacts, NodeView, Owner};
@@ -59,10 +59,11 @@ impl<'a> Case<'_, 'a> {
         let (fleet, view) = (self.fleet, self.view);
         let version = self.shadow.spec.version.unwrap_or_default();
         let awaited = awaited(fleet, view);
+        let gate = fleet.pool_of(view).and_then(closed_gate);
         let may_go_on = pool_is_open(fleet, view, self.node).is_ok()
-            && (awaited.is_some() || well(fleet, view).is_ok())
+            && (awaited.is_some() || gate.is_none())
             && allows_version(fleet, view, version).is_ok();
-        if !may_go_on || fleet.starts == Starts::Paused || view.busy_zone.is_some() {
+        if !may_go_on || fleet.paused || view.busy_zone.is_some() {
             return Some(abort(Abort::PoolClosed));
         }
         awaited.map(wait)
@@ -109,7 +110,8 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
             Reason::VersionHalted(version),
         ),
     ])?;
-    let allows = pool_is_open(fleet, view, node).and_then(|()| well(fleet, view));
+    let gate = || fleet.pool_of(view).and_then(closed_gate);
+    let allows = pool_is_open(fleet, view, node).and_then(|()| gate().map_or(Ok(()), Err));
     let allows_version = allows_version(fleet, view, version);
     // Obstacles that a person must lift are shown before a closed window: the agent downloads nothing ahead meanwhile.
     for told in [&allows, &allows_version] {
@@ -120,7 +122,7 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
         }
     }
     first([
-        (fleet.starts == Starts::Paused, Reason::FleetPaused),
+        (fleet.paused, Reason::FleetPaused),
         (!fleet.alone, Reason::OtherOperator),
     ])?;
     if let Some(first) = fleet.pool_left_out {
@@ -128,10 +130,7 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
     }
     allows.and(allows_version)?;
     first([
-        (
-            fleet.starts == Starts::AdmissionNotEnforced,
-            Reason::AdmissionNotEnforced,
-        ),
+        (!fleet.enforced, Reason::AdmissionNotEnforced),
         // It ends by itself, so whatever else holds the node is told first.
         (view.time.backing_off, Reason::BackingOff),
         (view.time.young && !node.update_now, Reason::NodeTooYoung),
@@ -184,7 +183,6 @@ fn pool_is_open<'a>(
     }
     let unknown = Reason::NotUnderstood("its pool is not known yet");
     match fleet.pool_of(view).ok_or(unknown)?.starts {
-        Starts::AdmissionNotEnforced => Err(Reason::AdmissionNotEnforced),
         Starts::Invalid(why) => Err(Reason::PoolInvalid(why)),
         Starts::Paused => Err(Reason::PoolPaused),
         Starts::Frozen(until) if !node.update_now => Err(Reason::Frozen(until)),

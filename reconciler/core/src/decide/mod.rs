@@ -123,8 +123,7 @@ fn release<'a>(
 ) -> Option<Step<'a>> {
     let node = view.node.filter(|_| fleet.is_led() && is_kept(view))?;
     let pool = fleet.pool_of(view);
-    let is_paused =
-        fleet.starts == Starts::Paused || pool.is_some_and(|pool| pool.starts == Starts::Paused);
+    let is_paused = fleet.paused || pool.is_some_and(|pool| pool.starts == Starts::Paused);
     let is_halted = (node.version()).is_some_and(|it| fleet.is_halted_for(view, it));
     let must_go = !node.labelled || is_paused || is_halted || view.time.lost;
     let is_needed = (node.version()).is_some_and(|it| needed.contains(&(Place::of(view).pool, it)));
@@ -143,7 +142,7 @@ fn release<'a>(
 /// node, too, no node is labelled.
 pub fn opt_in<'a>(fleet: &FleetFacts<'_>, node: &'a NodeFacts) -> Option<Write<'a>> {
     let wanted = fleet.is_led()
-        && fleet.starts != Starts::Paused
+        && !fleet.paused
         && fleet.alone
         && node.label(names::UPDATER_INTERFACE_LABEL).is_none()
         && runs_bottlerocket(&node.os_image);

@@ -9,8 +9,7 @@ use brupop_api::fleet::Slot;
 use brupop_api::printable::printable;
 use brupop_api::shadow::LastFailure;
 use brupop_api::{
-    BottlerocketShadow, BottlerocketShadowSpec, Field, Marker, Object, Problem, State, Value,
-    Write, names,
+    BottlerocketShadow, BottlerocketShadowSpec, Field, Marker, Object, State, Value, Write, names,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
@@ -18,10 +17,6 @@ use super::reason::Abort;
 use crate::drain::Obstacle;
 use crate::facts::{FleetFacts, NodeView};
 use crate::objects::NodeFacts;
-
-/// The reason why a host may have come back with another version.
-const DEACTIVATED: &str = "before its reboot its agent had said that the update was not what it would boot next, so somebody may \
-                           have deactivated it";
 
 /// A step that is taken for a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -306,10 +301,6 @@ fn failure(
         }
         Abort::StepFailed => shadow.status.message,
         Abort::NodeChangesDenied => led.node_denied.as_deref(),
-        // It counts all the same: no word of an agent may hide a bad release.
-        Abort::FellBack => {
-            (shadow.status.problem == Some(Problem::NotNextToBoot)).then_some(DEACTIVATED)
-        }
         _ => None,
     };
     let message = failed_on.map_or_else(|| why.to_string(), |on| format!("{why}: {on}"));

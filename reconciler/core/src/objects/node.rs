@@ -273,25 +273,11 @@ impl NodeFacts {
     /// Reads first what other nodes depend on: where the node is, and whether it is in service. That is kept also if the rest
     /// cannot be read.
     fn fill(&mut self, shape: Shape) -> Result<(), Unreadable> {
-        let Shape {
-            metadata,
-            spec,
-            status,
-        } = shape;
-        let Status {
-            conditions,
-            node_info: NodeSystemInfo {
-                boot_id, os_image, ..
-            },
-            volumes_in_use,
-        } = status;
+        let (metadata, spec, status) = (shape.metadata, shape.spec, shape.status);
+        let (labels, annotations) = (metadata.labels, metadata.annotations);
+        let (boot_id, os_image) = (status.node_info.boot_id, status.node_info.os_image);
         self.unschedulable = spec.unschedulable;
-        self.readiness = Readiness::among(&conditions);
-        let Metadata {
-            labels,
-            annotations,
-            ..
-        } = metadata;
+        self.readiness = Readiness::among(&status.conditions);
         let count = |them: &Option<BTreeMap<_, _>>| them.as_ref().map_or(0, BTreeMap::len);
         self.overgrown = count(&labels).max(count(&annotations)) > ENTRIES_MAX
             || labels
@@ -318,12 +304,9 @@ impl NodeFacts {
         self.annotations = those(annotations, &ANNOTATIONS, "annotations")?;
         let has_taint = |key: &str| spec.taints.iter().any(|taint| taint["key"] == key);
         self.created = metadata.creation_timestamp;
-        let cordoned = spec
-            .taints
-            .iter()
-            .find(|taint| taint["key"] == UNSCHEDULABLE);
+        let cordoned = spec.taints.iter().find(|it| it["key"] == UNSCHEDULABLE);
         self.cordoned_at = cordoned.and_then(|taint| read_time(taint["timeAdded"].as_str()));
-        self.volumes_in_use = volumes_in_use.len();
+        self.volumes_in_use = status.volumes_in_use.len();
         self.tainted = has_taint(names::UPDATING_TAINT);
         self.leaving = metadata.deletion_timestamp.is_some()
             || names::LEAVING_TAINTS.iter().any(|key| has_taint(key));
@@ -333,11 +316,9 @@ impl NodeFacts {
             .is_some_and(|value| value != "false");
         self.update_now = self.annotation(names::UPDATE_NOW_ANNOTATION) == Some("true");
         // Only as it would be written again: a patch tests it.
-        self.retry = self.annotation(names::RETRY_ANNOTATION).and_then(|value| {
-            value
-                .parse()
-                .ok()
-                .filter(|number: &u64| number.to_string() == value)
+        self.retry = self.annotation(names::RETRY_ANNOTATION).and_then(|text| {
+            let number = text.parse().ok();
+            number.filter(|number: &u64| number.to_string() == text)
         });
         self.version = version(&os_image).map(str::to_owned);
         self.variant = variant(&os_image).map(str::to_owned);

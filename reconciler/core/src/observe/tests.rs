@@ -16,6 +16,7 @@ use crate::drain::DrainPlan;
 use crate::rules::{Limit, Rules, StepDurations};
 use crate::status::Progress;
 use crate::tests::world::*;
+use brupop_api::names::shadow_name;
 use brupop_api::{Marker, names};
 use jiff::SignedDuration;
 use serde_json::{Value, json};

@@ -243,9 +243,9 @@ fn who_cannot_undo_its_last_update_says_why() {
 fn pause_window_admission_and_too_many_pools_hold_new_updates_back() {
     let without = without_slots();
     for (closed, reason, is_asked) in rows! {
-        FleetFacts { starts: Starts::Paused, ..without }, Reason::FleetPaused => false;
+        FleetFacts { paused: true, ..without }, Reason::FleetPaused => false;
         FleetFacts { default_pool: outside(), ..without }, Reason::OutsideWindow(Until::Unknown) => true;
-        FleetFacts { starts: Starts::AdmissionNotEnforced, ..without }, Reason::AdmissionNotEnforced => false;
+        FleetFacts { enforced: false, ..without }, Reason::AdmissionNotEnforced => false;
         FleetFacts { pool_left_out: Some("p128"), ..without }, Reason::TooManyPools("p128") => false;
     } {
         assert_eq!(decide(&closed, &idle()).reason, reason);
@@ -265,10 +265,7 @@ fn a_closed_window_hides_nothing_that_a_person_must_lift() {
         default_pool: outside(),
         ..without_slots()
     };
-    let (waits, not_enforced) = (
-        Reason::OutsideWindow(Until::Unknown),
-        Starts::AdmissionNotEnforced,
-    );
+    let waits = Reason::OutsideWindow(Until::Unknown);
     let rules = rules(&json!({"versions": {"below": NEW}}));
     let [pools, not_allowed] = [None, Some(&rules)].map(|rules| {
         [PoolFacts {
@@ -278,8 +275,8 @@ fn a_closed_window_hides_nothing_that_a_person_must_lift() {
     });
     for (says, fleet, reason) in rows! {
         "nothing else", closed => waits;
-        "not enforced", FleetFacts { starts: not_enforced, ..closed } => waits;
-        "the fleet is paused", FleetFacts { starts: Starts::Paused, ..closed } => Reason::FleetPaused;
+        "not enforced", FleetFacts { enforced: false, ..closed } => waits;
+        "the fleet is paused", FleetFacts { paused: true, ..closed } => Reason::FleetPaused;
         "another operator", FleetFacts { alone: false, ..closed } => Reason::OtherOperator;
     } {
         assert_eq!(decide(&fleet, &idle()).reason, reason, "{says}");
@@ -307,15 +304,11 @@ fn a_closed_window_hides_nothing_that_a_person_must_lift() {
 #[test]
 fn what_is_not_cordoned_yet_is_given_up() {
     let paused = FleetFacts {
-        starts: Starts::Paused,
+        paused: true,
         ..fleet()
     };
     let outside = FleetFacts {
         default_pool: outside(),
-        ..fleet()
-    };
-    let unenforced = FleetFacts {
-        starts: Starts::AdmissionNotEnforced,
         ..fleet()
     };
     let (given_up, goes_on, drains) = (
@@ -327,7 +320,6 @@ fn what_is_not_cordoned_yet_is_given_up() {
         ("open", fleet(), goes_on),
         ("paused", paused, given_up),
         ("outside its window", outside, given_up),
-        ("not enforced", unenforced, goes_on),
     ] {
         let view = staged();
         for (view, expected) in [(view, not_cordoned), (view.marked_by(&CORDONED), drains)] {

@@ -112,7 +112,7 @@ type Change = fn(&mut NodeView<'_>, &mut FleetFacts<'_>);
 #[test]
 fn the_annotations_stay_while_pods_of_others_need_room() {
     let unchanged: Change = |_, _| ();
-    let paused: Change = |_, fleet| fleet.starts = Starts::Paused;
+    let paused: Change = |_, fleet| fleet.paused = true;
     let outside: Change = |_, fleet| fleet.default_pool = outside();
     let unlabelled: Change = |view, _| node(view, |node| node.labelled = false);
     let away: Change = |view, _| node(view, |node| node.readiness = None);
@@ -257,7 +257,7 @@ fn what_ends_by_itself_releases_nothing() {
     let hindrances: [Hindrance; 7] = [
         (
             "rules not tried out by a new leader",
-            |_, fleet| fleet.starts = Starts::AdmissionNotEnforced,
+            |_, fleet| fleet.enforced = false,
             None,
         ),
         (

@@ -27,7 +27,7 @@ use crate::pool::Pool;
 use crate::rules::GateState;
 use crate::rules::Policy;
 use crate::tests::world::NOW;
-use crate::window::{Schedule, Starts};
+use crate::window::Schedule;
 use crate::workloads::{Scale, Scales};
 use random::{ledger, place, policy, pools};
 
@@ -91,7 +91,8 @@ pub(super) struct Fleet {
     /// The pools, as JSON; perhaps none.
     pub(super) pools: Vec<serde_json::Value>,
     pub(super) policy: Policy,
-    pub(super) starts: Starts<'static>,
+    pub(super) paused: bool,
+    pub(super) enforced: bool,
     pub(super) alone: bool,
 }
 
@@ -114,17 +115,15 @@ impl Fleet {
             })
             .collect();
         let dice = &mut Dice(all.iter());
+        let states = [(false, true), (false, true), (true, true), (false, false)];
+        let (paused, enforced) = dice.one_of(&states);
         Self {
+            paused,
+            enforced,
             ledger: ledger(&places, dice),
             pools: pools(dice),
             places,
             policy: policy(dice),
-            starts: dice.one_of(&[
-                Starts::Open,
-                Starts::Open,
-                Starts::Paused,
-                Starts::AdmissionNotEnforced,
-            ]),
             alone: !dice.rarely(6),
         }
     }
@@ -169,7 +168,7 @@ impl Fleet {
         let cluster = Box::leak(Box::new(cluster.clone()));
         let leader = Box::leak(Box::new(LeaderState {
             term: TERM,
-            enforced: self.starts != Starts::AdmissionNotEnforced,
+            enforced: self.enforced,
             alone: self.alone,
             own_node: Some("n0".to_owned()),
             may_force: true,
@@ -193,7 +192,7 @@ impl Fleet {
         let pools = Box::leak(Box::new(pools_at(cluster, leader, &self.policy, time)));
         let now = Now { time, text: NOW };
         let mut observed = observe(cluster, leader, pools, &self.policy, now);
-        observed.fleet.starts = self.starts;
+        observed.fleet.paused = self.paused;
         observed
     }
 

@@ -6,7 +6,6 @@ use crate::decide::opt_in;
 use crate::facts::FleetFacts;
 use crate::objects::NodeFacts;
 use crate::tests::world::rows;
-use crate::window::{Starts, Until};
 use brupop_api::{Write, names};
 use brupop_apply::apply;
 use k8s_openapi::api::core::v1::Node;
@@ -24,14 +23,12 @@ pub(super) fn bare() -> NodeFacts {
     }
 }
 
-fn decided<'n>(
-    node: &'n NodeFacts,
-    starts: Starts<'static>,
-    ledger_term: u64,
-) -> Option<Write<'n>> {
+fn decided<'n>(node: &'n NodeFacts, paused: bool, ledger_term: u64) -> Option<Write<'n>> {
     let fleet = FleetFacts {
         ledger_term: Some(ledger_term),
-        starts,
+        // Before there is a shadow, nothing proves admission.
+        enforced: false,
+        paused,
         ..FleetFacts::EXAMPLE
     };
     assert_eq!(
@@ -61,28 +58,26 @@ fn only_undecided_bottlerocket_nodes_are_opted_in() {
             ..bare()
         }
     };
-    for (says, node, starts, term, wanted) in rows! {
-        "a host without the label", bare(), Starts::Open, 4 => true;
-        "outside of the window", bare(), Starts::OutsideWindow(Until::Unknown), 4 => true;
-        "before there is a shadow to prove admission on", bare(), Starts::AdmissionNotEnforced, 4 => true;
-        "a paused fleet", bare(), Starts::Paused, 4 => false;
-        "another leads", bare(), Starts::Open, 5 => false;
-        "left out", label("none"), Starts::Open, 4 => false;
-        "of an earlier interface", label("1.0.0"), Starts::Open, 4 => false;
-        "labelled with nothing", label(""), Starts::Open, 4 => false;
-        "labelled already", label("2.0.0"), Starts::Open, 4 => false;
-        "Debian", os("Debian GNU/Linux 13 (trixie)"), Starts::Open, 4 => false;
-        "a name that contains it", os("Not Bottlerocket OS 1.19.4"), Starts::Open, 4 => false;
-        "its kubelet has said nothing yet", os(""), Starts::Open, 4 => false;
+    for (says, node, paused, term, wanted) in rows! {
+        "a host without the label", bare(), false, 4 => true;
+        "a paused fleet", bare(), true, 4 => false;
+        "another leads", bare(), false, 5 => false;
+        "left out", label("none"), false, 4 => false;
+        "of an earlier interface", label("1.0.0"), false, 4 => false;
+        "labelled with nothing", label(""), false, 4 => false;
+        "labelled already", label("2.0.0"), false, 4 => false;
+        "Debian", os("Debian GNU/Linux 13 (trixie)"), false, 4 => false;
+        "a name that contains it", os("Not Bottlerocket OS 1.19.4"), false, 4 => false;
+        "its kubelet has said nothing yet", os(""), false, 4 => false;
     } {
-        assert_eq!(decided(&node, starts, term).is_some(), wanted, "{says}");
+        assert_eq!(decided(&node, paused, term).is_some(), wanted, "{says}");
     }
 }
 
 #[test]
 fn the_label_needs_the_node_as_seen() {
     let seen = bare();
-    let write = decided(&seen, Starts::Open, 4).unwrap();
+    let write = decided(&seen, false, 4).unwrap();
     let node = |uid: &str, os_image: &str, label: Option<&str>| -> Node {
         let labels = label.map(|value| BTreeMap::from([(names::UPDATER_INTERFACE_LABEL, value)]));
         serde_json::from_value(json!({

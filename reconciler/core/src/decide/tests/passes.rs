@@ -218,7 +218,7 @@ proptest! {
                 let allowed = allowed && pool.gate.is_none();
                 allowed && (pool.starts == Starts::Open || (closed_by_time && node.update_now))
             });
-            prop_assert!(steered && fleet.starts == Starts::Open);
+            prop_assert!(steered && !fleet.paused && fleet.enforced);
             prop_assert!(node.update_now || !view.time.young);
             let version = view.shadow.unwrap().update().unwrap();
             let halted = |records: &[VersionRecord]| {
@@ -259,8 +259,8 @@ proptest! {
     #[test]
     fn what_has_begun_is_finished(fleet in fleet(), held_by in 1..4_usize) {
         let (mut free, mut held) = (fleet.clone(), fleet);
-        free.starts = Starts::Open;
-        held.starts = [Starts::Open, Starts::Paused, Starts::Open, Starts::AdmissionNotEnforced][held_by];
+        (free.paused, free.enforced) = (false, true);
+        (held.paused, held.enforced) = (held_by == 1, held_by != 3);
         free.policy.default_pool.windows = vec![];
         held.policy.default_pool.windows = if held_by == 2 { never() } else { vec![] };
         held.alone = held_by != 2;

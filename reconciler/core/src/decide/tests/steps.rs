@@ -116,7 +116,7 @@ fn no_node_is_emptied_without_admission() {
     };
     for (fleet, exclude) in rows! {
         alone => false;
-        FleetFacts { starts: Starts::Paused, ..alone } => true;
+        FleetFacts { paused: true, ..alone } => true;
     } {
         let view = staged().with(|view| view.time.exclude = exclude);
         let decision = decide(&fleet, &view);
