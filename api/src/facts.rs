@@ -1,9 +1,13 @@
 //! Facts of a shadow, borrowed and small: one view for agent, reconciler and model.
 
-use crate::shadow::{BottlerocketShadow, LastFailure, Problem, Staged, State};
+use std::sync::LazyLock;
+
+use crate::shadow::{
+    BottlerocketShadow, BottlerocketShadowSpec, BottlerocketShadowStatus, Problem, State,
+};
 
 /// A shadow as decisions see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ShadowFacts<'a> {
     /// The shadow's `metadata.name`, with its prefix.
     pub name: &'a str,
@@ -11,53 +15,23 @@ pub struct ShadowFacts<'a> {
     pub uid: &'a str,
     /// `metadata.generation`: changes with every change of the spec.
     pub generation: u64,
-    /// Facts of the shadow's spec.
-    pub spec: SpecFacts<'a>,
+    /// The shadow's spec.
+    pub spec: &'a BottlerocketShadowSpec,
     /// The status; all absent if there is none.
-    pub status: StatusFacts<'a>,
+    pub status: &'a BottlerocketShadowStatus,
 }
 
-/// The spec as decisions see it; see [`crate::BottlerocketShadowSpec`] for the fields.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields of the spec")]
-pub struct SpecFacts<'a> {
-    pub state: State,
-    pub version: Option<&'a str>,
-    pub attempt: Option<u64>,
-    pub leader_term: Option<u64>,
-    pub baseline_boot_id: Option<&'a str>,
-    pub reboot_granted_boot_id: Option<&'a str>,
-    pub last_failure: Option<&'a LastFailure>,
-}
-
-/// The status as decisions see it; see [`crate::BottlerocketShadowStatus`] for the fields.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields of the status")]
-pub struct StatusFacts<'a> {
-    pub current_version: Option<&'a str>,
-    pub target_version: Option<&'a str>,
-    pub current_state: Option<State>,
-    pub crash_count: Option<u64>,
-    pub failed_at: Option<&'a str>,
-    pub attempt: Option<u64>,
-    pub boot_id: Option<&'a str>,
-    pub staged: Option<&'a Staged>,
-    pub reboot_claimed_boot_id: Option<&'a str>,
-    pub problem: Option<Problem>,
-    pub problem_since: Option<&'a str>,
-    pub message: Option<&'a str>,
-}
-
-impl SpecFacts<'_> {
+impl BottlerocketShadowSpec {
     /// Whether this number, which a person has written ([`crate::names::RETRY_ANNOTATION`]), ends the back-off after the last
     /// failure: it is of the attempt that failed, or of a later one that has not failed.
     pub fn is_retried(&self, retry: Option<u64>) -> bool {
         self.last_failure
+            .as_ref()
             .is_some_and(|failures| retry >= Some(failures.attempt) && retry <= self.attempt)
     }
 }
 
-impl StatusFacts<'_> {
+impl BottlerocketShadowStatus {
     /// Whether its agent reports that the host cannot look for updates, or cannot have any.
     pub fn cannot_update(&self) -> bool {
         self.problem.is_some_and(Problem::prevents_update)
@@ -67,35 +41,13 @@ impl StatusFacts<'_> {
 impl<'a> ShadowFacts<'a> {
     /// The view of an object; `None` if it has no name, UID or generation, as no object of the API server does.
     pub fn of(shadow: &'a BottlerocketShadow) -> Option<Self> {
-        let spec = &shadow.spec;
-        let status = shadow.status.as_ref();
+        static NO_STATUS: LazyLock<BottlerocketShadowStatus> = LazyLock::new(Default::default);
         Some(Self {
             name: shadow.metadata.name.as_deref()?,
             uid: shadow.metadata.uid.as_deref()?,
             generation: u64::try_from(shadow.metadata.generation?).ok()?,
-            spec: SpecFacts {
-                state: spec.state,
-                version: spec.version.as_deref(),
-                attempt: spec.attempt,
-                leader_term: spec.leader_term,
-                baseline_boot_id: spec.baseline_boot_id.as_deref(),
-                reboot_granted_boot_id: spec.reboot_granted_boot_id.as_deref(),
-                last_failure: spec.last_failure.as_ref(),
-            },
-            status: status.map_or_else(StatusFacts::default, |status| StatusFacts {
-                current_version: status.current_version.as_deref(),
-                target_version: status.target_version.as_deref(),
-                current_state: status.current_state,
-                crash_count: status.crash_count,
-                failed_at: status.state_transition_failure_timestamp.as_deref(),
-                attempt: status.attempt,
-                boot_id: status.boot_id.as_deref(),
-                staged: status.staged.as_ref(),
-                reboot_claimed_boot_id: status.reboot_claimed_boot_id.as_deref(),
-                problem: status.problem,
-                problem_since: status.problem_since.as_deref(),
-                message: status.message.as_deref(),
-            }),
+            spec: &shadow.spec,
+            status: shadow.status.as_ref().unwrap_or(&NO_STATUS),
         })
     }
 
@@ -128,27 +80,14 @@ impl<'a> ShadowFacts<'a> {
 
     /// The version to update to, if there is one.
     pub fn update(&self) -> Option<&'a str> {
-        self.status
-            .target_version
-            .filter(|target| Some(*target) != self.status.current_version)
+        let target = self.status.target_version.as_deref();
+        target.filter(|_| self.status.target_version != self.status.current_version)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::BottlerocketShadowSpec;
-
-    fn facts<'a>(spec: SpecFacts<'a>, status: StatusFacts<'a>) -> ShadowFacts<'a> {
-        ShadowFacts {
-            name: "brs-a",
-            uid: "u",
-            generation: 2,
-            spec,
-            status,
-        }
-    }
-
     #[test]
     fn an_object_without_name_uid_or_generation_is_none() {
         let whole = || {
@@ -157,11 +96,8 @@ mod tests {
             shadow
         };
         let shadow = whole();
-        let seen = ShadowFacts::of(&shadow);
-        assert_eq!(
-            seen,
-            Some(facts(SpecFacts::default(), StatusFacts::default()))
-        );
+        let seen = ShadowFacts::of(&shadow).unwrap();
+        assert_eq!((seen.name, seen.uid, seen.generation), ("brs-a", "u", 2));
         let changes: [fn(&mut BottlerocketShadow); 4] = [
             |shadow| shadow.metadata.name = None,
             |shadow| shadow.metadata.uid = None,
@@ -192,19 +128,21 @@ mod tests {
             (Some(Idle), Some(1), Some(2), None),
             (None, Some(1), Some(1), None),
         ] {
-            let spec = SpecFacts {
-                state: MonitoringUpdate,
-                attempt: asked_for,
-                ..SpecFacts::default()
-            };
-            let facts = facts(
-                spec,
-                StatusFacts {
+            let facts = ShadowFacts {
+                name: "brs-a",
+                uid: "u",
+                generation: 2,
+                spec: &BottlerocketShadowSpec {
+                    state: MonitoringUpdate,
+                    attempt: asked_for,
+                    ..Default::default()
+                },
+                status: &BottlerocketShadowStatus {
                     current_state,
                     attempt,
-                    ..StatusFacts::default()
+                    ..Default::default()
                 },
-            );
+            };
             let told = State::ALL.into_iter().find(|state| facts.reports(*state));
             assert_eq!(
                 told, reports,

@@ -6,9 +6,9 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::thread::LocalKey;
 
-use brupop_api::Marker;
 use brupop_api::fleet::{DonePool, NodeFailure, ResumedVersion, Slot, VersionRecord};
 use brupop_api::shadow::LastFailure;
+use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, Marker};
 use brupop_core::cluster::LedNode;
 use brupop_core::drain::{DrainPlan, PodKey};
 use brupop_core::objects::{NodeFacts, Readiness};
@@ -16,7 +16,8 @@ use brupop_core::workloads::{Scale, Scales};
 
 use crate::ledger::{Held, Ledger, Record};
 use crate::objects::{
-    BOOTS, Failed, Mark, NODES, NODES_MAX, Node, POOLS, SHADOWS, TIMES, UIDS, VERSIONS,
+    BOOTS, Failed, Mark, NODES, NODES_MAX, Node, POOLS, SHADOWS, Shadow, TIMES, UIDS, VERSIONS,
+    said_staged,
 };
 
 /// The values that one thread has made, by their input.
@@ -180,19 +181,64 @@ pub(crate) fn done_pools(since: Option<u8>) -> &'static Vec<DonePool> {
     once(&DONE_POOLS, since, || since.map(of).into_iter().collect())
 }
 
-pub(crate) fn failures(failed: Failed) -> &'static LastFailure {
-    thread_local! { static FAILURES: Table<Failed, LastFailure> = Table::default(); }
-    once(&FAILURES, failed, || LastFailure {
+fn failure(failed: Failed) -> LastFailure {
+    let reason = if failed.corroborated {
+        "FellBack"
+    } else {
+        "StepFailed"
+    };
+    LastFailure {
         count: failed.count.into(),
         attempt: failed.attempt.into(),
         at: when(failed.at),
-        reason: if failed.corroborated {
-            "FellBack"
-        } else {
-            "StepFailed"
-        }
-        .to_owned(),
+        reason: reason.to_owned(),
         message: String::new(),
+    }
+}
+
+/// A shadow's spec and status.
+pub(crate) fn shadow(
+    shadow: Shadow,
+) -> &'static (BottlerocketShadowSpec, BottlerocketShadowStatus) {
+    type Parts = (BottlerocketShadowSpec, BottlerocketShadowStatus);
+    thread_local! { static SHADOWS: Table<Shadow, Parts> = Table::default(); }
+    let boot = |index: u8| BOOTS[usize::from(index)].to_owned();
+    let version = |index: u8| VERSIONS[usize::from(index)].to_owned();
+    // They are the same for all of these.
+    let key = Shadow {
+        index: 0,
+        life: 0,
+        owner: 0,
+        generation: 0,
+        ..shadow
+    };
+    once(&SHADOWS, key, || {
+        let spec = BottlerocketShadowSpec {
+            state: shadow.state,
+            version: shadow.version.map(version),
+            attempt: shadow.attempt.map(u64::from),
+            leader_term: shadow.term.map(u64::from),
+            baseline_boot_id: shadow.baseline.map(boot),
+            reboot_granted_boot_id: shadow.grant.map(boot),
+            last_failure: shadow.failures.map(failure),
+            ..BottlerocketShadowSpec::default()
+        };
+        let status = BottlerocketShadowStatus {
+            current_version: shadow.current_version.map(version),
+            target_version: shadow.target_version.map(version),
+            current_state: shadow.current_state,
+            crash_count: Some(0),
+            attempt: shadow.status_attempt.map(u64::from),
+            boot_id: shadow.boot.map(boot),
+            staged: said_staged(shadow.staged).cloned(),
+            reboot_claimed_boot_id: shadow.claim.map(boot),
+            problem: shadow.problem,
+            // The agent's clock stands still, so this is what it wrote.
+            problem_since: shadow.problem.map(|_| TIMES[0].to_owned()),
+            message: shadow.message.map(str::to_owned),
+            ..BottlerocketShadowStatus::default()
+        };
+        (spec, status)
     })
 }
 

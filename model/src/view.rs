@@ -2,14 +2,12 @@
 
 use brupop_agent_core::step::{HostFacts, LastCommand, UpdateFacts, Updates};
 use brupop_api::State;
-use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
+use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::FailureThreshold;
 use brupop_core::facts::{FleetFacts, NodeView, TimeFacts};
 
 use crate::ledger::{Ledger, Record};
-use crate::objects::{
-    BOOTS, COMMAND_TIME, FLEET_UID, SHADOWS, Shadow, TIMES, UIDS, VERSIONS, said_staged,
-};
+use crate::objects::{BOOTS, COMMAND_TIME, FLEET_UID, SHADOWS, Shadow, TIMES, UIDS, VERSIONS};
 use crate::pools;
 use crate::state::{Config, Host, MORE_THAN_NODES, Safeguard};
 use crate::tables;
@@ -37,34 +35,13 @@ fn uid(index: u8, life: u8) -> &'static str {
 }
 
 pub(crate) fn shadow(shadow: &Shadow) -> ShadowFacts<'static> {
+    let (spec, status) = tables::shadow(*shadow);
     ShadowFacts {
         name: SHADOWS[usize::from(shadow.index)],
         uid: uid(shadow.index, shadow.life),
         generation: shadow.generation.into(),
-        spec: SpecFacts {
-            state: shadow.state,
-            version: shadow.version.map(version),
-            attempt: shadow.attempt.map(u64::from),
-            leader_term: shadow.term.map(u64::from),
-            baseline_boot_id: shadow.baseline.map(boot),
-            reboot_granted_boot_id: shadow.grant.map(boot),
-            last_failure: shadow.failures.map(tables::failures),
-        },
-        status: StatusFacts {
-            current_version: shadow.current_version.map(version),
-            target_version: shadow.target_version.map(version),
-            current_state: shadow.current_state,
-            crash_count: Some(0),
-            failed_at: None,
-            attempt: shadow.status_attempt.map(u64::from),
-            boot_id: shadow.boot.map(boot),
-            staged: said_staged(shadow.staged),
-            reboot_claimed_boot_id: shadow.claim.map(boot),
-            problem: shadow.problem,
-            // The agent's clock stands still, so this is what it wrote.
-            problem_since: shadow.problem.map(|_| TIMES[0]),
-            message: shadow.message,
-        },
+        spec,
+        status,
     }
 }
 

@@ -326,7 +326,9 @@ impl Series {
         for (view, reason) in nodes {
             let pool = fleet.pool_of(view).map_or("", |pool| pool.name);
             let word = reason.as_str();
-            let version = view.shadow.and_then(|shadow| shadow.status.current_version);
+            let version = view
+                .shadow
+                .and_then(|shadow| shadow.status.current_version.as_deref());
             let of = (pool, word, version.unwrap_or_default());
             *counts.entry(of).or_default() += 1;
             let has_update = view.shadow.is_some_and(|shadow| shadow.update().is_some());

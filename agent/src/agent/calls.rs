@@ -57,7 +57,7 @@ impl HostSession {
                 if !due {
                     tracing::info!(
                         call = call.name(),
-                        version = prefetch.or(facts.spec.version),
+                        version = prefetch.or(facts.spec.version.as_deref()),
                         attempt,
                         ahead,
                         "the host has accepted the call"

@@ -204,7 +204,7 @@ impl HostSession {
     }
 
     fn until_refresh(&self, facts: &ShadowFacts<'_>) -> Duration {
-        let staged = facts.status.staged;
+        let staged = facts.status.staged.as_ref();
         let image_waits = staged.is_some_and(|staged| staged.prefetched);
         self.pace
             .until_refresh(self.options.refresh_interval, image_waits)

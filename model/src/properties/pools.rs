@@ -211,7 +211,9 @@ impl Judged<'_> {
             .enumerate()
             .filter(|(at, _)| self.pool(*at) == Some(0));
         first.any(|(_, view)| {
-            let wanted = view.shadow.and_then(|shadow| shadow.status.target_version);
+            let wanted = view
+                .shadow
+                .and_then(|shadow| shadow.status.target_version.as_deref());
             let updated = view
                 .node
                 .is_none_or(|node| node.version() == Some(VERSIONS[1]));

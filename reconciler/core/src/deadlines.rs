@@ -315,7 +315,8 @@ impl Clock<'_> {
 
     /// Agents end such an attempt themselves, unless they, too, come and go with the host's API.
     fn host_silent(&mut self, shadow: &ShadowFacts<'_>, settle: SignedDuration) -> bool {
-        let since = self.read([shadow.uid, "problem_since"], shadow.status.problem_since);
+        let since = shadow.status.problem_since.as_deref();
+        let since = self.read([shadow.uid, "problem_since"], since);
         shadow.status.problem == Some(Problem::HostUnreachable) && self.passed(since, settle)
     }
 
@@ -363,7 +364,7 @@ impl Clock<'_> {
     fn backing_off(&mut self, times: &NodeTimes<'_>, shadow: &ShadowFacts<'_>) -> bool {
         let (spec, node) = (&shadow.spec, times.record.node.as_ref());
         let retry = node.and_then(|node| node.retry);
-        if let Some(failures) = spec.last_failure
+        if let Some(failures) = &spec.last_failure
             && !spec.is_retried(retry)
         {
             let wait = back_off(times.policy.back_off_base, failures, shadow.uid);
@@ -372,8 +373,7 @@ impl Clock<'_> {
                 return true;
             }
         }
-        let failed = spec
-            .last_failure
+        let failed = (spec.last_failure.as_ref())
             .is_some_and(|failures| Some(failures.attempt) == spec.attempt);
         let succeeded = spec.version == shadow.status.current_version;
         spec.attempt.is_some()

@@ -275,7 +275,7 @@ impl<'a> NodeView<'a> {
 
     /// The failure with which the attempt of this slot has ended, if it has.
     pub(crate) fn failure_in(&self, slot: &Slot) -> Option<&'a LastFailure> {
-        let failure = self.shadow?.spec.last_failure;
+        let failure = self.shadow?.spec.last_failure.as_ref();
         failure.filter(|failure| failure.attempt == slot.attempt)
     }
 
@@ -284,7 +284,7 @@ impl<'a> NodeView<'a> {
         let shadow = self.shadow?;
         let version = match shadow.spec.state {
             State::Idle => shadow.update(),
-            _ => shadow.spec.version,
+            _ => shadow.spec.version.as_deref(),
         };
         Some((version?, self.node?.variant()))
     }
@@ -322,7 +322,8 @@ impl<'a> NodeView<'a> {
     /// Whether its agent has reported in the boot in which the Node is.
     pub(crate) fn has_reported(&self) -> bool {
         self.node.zip(self.shadow).is_some_and(|(node, shadow)| {
-            shadow.status.current_version.is_some() && shadow.status.boot_id == Some(node.boot_id())
+            shadow.status.current_version.is_some()
+                && shadow.status.boot_id.as_deref() == Some(node.boot_id())
         })
     }
 

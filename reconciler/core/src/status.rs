@@ -108,7 +108,7 @@ pub fn overdue(progressing: &Condition) -> Condition {
 /// The condition `UpdateAvailable` of a shadow, once its agent has reported. It does not name the version, so that its time
 /// stays if another one is published meanwhile, and it needs no write then.
 pub fn update_available(shadow: &ShadowFacts<'_>) -> Option<Condition> {
-    shadow.status.current_version?;
+    shadow.status.current_version.as_ref()?;
     let (status, reason, message) = if shadow.update().is_some() {
         let differs = "the host chooses an update (status.target_version), and does not run it yet";
         (True, "TargetDiffers", differs)

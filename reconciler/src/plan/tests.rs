@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use brupop_api::State;
-use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
+use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::printable::is_printable;
+use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, State};
 
 use super::*;
 use crate::process::tests::{not_leading, reconciler};
@@ -21,39 +21,51 @@ use kube::Client;
 use kube::client::Body;
 use tokio::sync::watch;
 
+/// Facts borrow from it, and tests are short.
+fn leaked<T>(facts: T) -> &'static T {
+    Box::leak(Box::new(facts))
+}
+
+/// Changes what the agent has reported.
+fn report(view: &mut NodeView<'_>, change: impl FnOnce(&mut BottlerocketShadowStatus)) {
+    let shadow = view.shadow.as_mut().unwrap();
+    let mut status = shadow.status.clone();
+    change(&mut status);
+    shadow.status = leaked(status);
+}
+
 /// A node without pods whose drain nothing stands in the way of, or this.
 fn led(undrainable: Option<&str>) -> &'static LedNode {
     let mut led = LedNode::default();
     led.plan = Some(Arc::default());
     led.obstacle = undrainable.map(|why| Obstacle::Never(why.to_owned()));
-    Box::leak(Box::new(led))
+    leaked(led)
 }
 
 fn node(shadow: &'static str, paused: bool) -> NodeView<'static> {
     let name = names::node_of_shadow(shadow).unwrap();
     NodeView {
-        // Facts borrow from it, and tests are short.
-        node: Some(Box::leak(Box::new(NodeFacts {
+        node: Some(leaked(NodeFacts {
             name: name.into(),
             uid: name.into(),
             boot_id: "b".into(),
             version: Some("1.19.4".into()),
             paused,
             ..NodeFacts::example()
-        }))),
+        })),
         agent_ready: true,
         shadow: Some(ShadowFacts {
             name: shadow,
             uid: shadow,
             generation: 1,
-            spec: SpecFacts::default(),
-            status: StatusFacts {
-                current_version: Some("1.19.4"),
-                target_version: Some("1.20.0"),
+            spec: leaked(BottlerocketShadowSpec::default()),
+            status: leaked(BottlerocketShadowStatus {
+                current_version: Some("1.19.4".into()),
+                target_version: Some("1.20.0".into()),
                 current_state: Some(State::Idle),
-                boot_id: Some("b"),
-                ..StatusFacts::default()
-            },
+                boot_id: Some("b".into()),
+                ..BottlerocketShadowStatus::default()
+            }),
         }),
         owner_uid: Some(name),
         led: led(None),
@@ -93,13 +105,13 @@ fn observed<'a>(
 #[test]
 fn rows_say_who_runs_starts_and_waits() {
     let mut running = node("brs-e", false);
-    running.shadow.as_mut().unwrap().spec = SpecFacts {
+    running.shadow.as_mut().unwrap().spec = leaked(BottlerocketShadowSpec {
         state: State::StagedAndPerformedUpdate,
-        version: Some("1.20.0"),
+        version: Some("1.20.0".into()),
         attempt: Some(1),
-        baseline_boot_id: Some("b"),
-        ..SpecFacts::default()
-    };
+        baseline_boot_id: Some("b".into()),
+        ..BottlerocketShadowSpec::default()
+    });
     let mut stuck = node("brs-c", false);
     stuck.led = led(Some(
         "the PodDisruptionBudget shop/cart wants all of its 2 pods healthy",
@@ -189,19 +201,23 @@ fn a_plan_is_printable_whatever_agents_say() {
         ..VersionRecord::default()
     }];
     let mut lies = node("brs-a", false);
-    let status = &mut lies.shadow.as_mut().unwrap().status;
-    (status.current_version, status.target_version) = (Some(HOSTILE), Some(long.as_str()));
+    report(&mut lies, |status| {
+        status.current_version = Some(HOSTILE.into());
+        status.target_version = Some(long);
+    });
     let mut fails = node("brs-b", false);
-    let status = &mut fails.shadow.as_mut().unwrap().status;
-    (status.problem, status.message) = (Some(brupop_api::Problem::RefreshFailed), Some(HOSTILE));
-    status.target_version = Some(HOSTILE);
+    report(&mut fails, |status| {
+        status.problem = Some(brupop_api::Problem::RefreshFailed);
+        status.message = Some(HOSTILE.into());
+        status.target_version = Some(HOSTILE.into());
+    });
     let mut stuck = node("brs-c", false);
     stuck.led = led(Some(HOSTILE));
     let mut unreadable = node("brs-d", false);
     let marker = Some(Err(HOSTILE.to_owned()));
     unreadable.node = unreadable.node.map(|node| {
         let node = node.clone();
-        &*Box::leak(Box::new(NodeFacts { marker, ..node }))
+        leaked(NodeFacts { marker, ..node })
     });
     let observed = observed(vec![lies, fails, stuck, unreadable], &slots, &versions);
     let plan = plan(&observed, &observed.decide(), held(&observed.fleet));

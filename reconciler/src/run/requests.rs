@@ -165,7 +165,7 @@ impl Context {
         let on_node = cluster.node(name).map(|node| node.object_ref());
         let on_shadow = || Some(cluster.shadow(name)?.object_ref(&()));
         let spec = view.shadow.map(|shadow| shadow.spec);
-        let version = spec.as_ref().and_then(|spec| spec.version);
+        let version = spec.as_ref().and_then(|spec| spec.version.as_deref());
         Self {
             node: names::node_of_shadow(name).unwrap_or(name).to_owned(),
             version: version.unwrap_or_default().to_owned(),

@@ -84,8 +84,8 @@ impl<'a> StepInput<'_, 'a> {
         if self.shadow.reports(State::ErrorReset) {
             return NextAction::Wait;
         }
-        let claim = self.shadow.status.reboot_claimed_boot_id;
-        let granted = self.shadow.spec.reboot_granted_boot_id;
+        let claim = self.shadow.status.reboot_claimed_boot_id.as_deref();
+        let granted = self.shadow.spec.reboot_granted_boot_id.as_deref();
         if claim.is_some_and(|claim| claim != self.host.boot_id && granted == Some(claim)) {
             report.failure(&self.fell_back());
             self.keep_cause(report);
@@ -160,7 +160,7 @@ impl<'a> StepInput<'_, 'a> {
     }
 
     pub(super) fn runs_wanted(&self) -> bool {
-        self.shadow.spec.version == Some(self.host.version)
+        self.shadow.spec.version.as_deref() == Some(self.host.version)
     }
 
     /// Returns what a prepare of ours, which has just gone well, says that it wrote, if not what the host shows.
@@ -212,8 +212,7 @@ impl<'a> StepInput<'_, 'a> {
     /// With the host's own words, which were said before.
     pub(super) fn refuses(&self, what: &str) -> String {
         let status = &self.shadow.status;
-        let told = status
-            .message
+        let told = (status.message.as_deref())
             .filter(|_| status.problem.is_some_and(Problem::is_of_host_api));
         told.map_or_else(
             || format!("the host refuses {what}"),
@@ -224,20 +223,16 @@ impl<'a> StepInput<'_, 'a> {
     /// The reconciler saw from the Node that the host has fallen back, and gave up the attempt before we could say
     /// so. The claim, which goes with the same write, is there to say it once.
     fn fell_back_unreported(&self) -> bool {
-        let spec = &self.shadow.spec;
-        self.shadow
-            .status
-            .reboot_claimed_boot_id
-            .is_some_and(|claim| claim != self.host.boot_id)
-            && spec
-                .last_failure
-                .is_some_and(|failures| Some(failures.attempt) == spec.attempt)
+        let (spec, status) = (self.shadow.spec, self.shadow.status);
+        let (claim, failure) = (&status.reboot_claimed_boot_id, &spec.last_failure);
+        (claim.as_ref()).is_some_and(|claim| claim != self.host.boot_id)
+            && (failure.as_ref()).is_some_and(|failure| Some(failure.attempt) == spec.attempt)
             && !self.runs_wanted()
             && !self.shadow.reports(State::ErrorReset)
     }
 
     pub(super) fn not_next(&self) -> String {
-        let version = self.shadow.spec.version.unwrap_or("the update");
+        let version = self.shadow.spec.version.as_deref().unwrap_or("the update");
         format!("the host would not boot {version} next")
     }
 }

@@ -18,9 +18,9 @@ pub(super) fn our_image_after(
     ended: Option<EndedCommand<'_>>,
     memory: &mut StepMemory,
 ) -> Option<Staged> {
-    let reported = shadow.status.staged.and_then(at);
+    let reported = shadow.status.staged.as_ref().and_then(at);
     memory.image_at = memory.image_at.filter(|(of, _)| Some(*of) == reported);
-    let staged = shadow.status.staged?;
+    let staged = shadow.status.staged.as_ref()?;
     let known_at = memory.image_at.map(|(_, at)| at);
     let follows = |ended: &EndedCommand<'_>| {
         ended.command != Command::Prepare
@@ -89,7 +89,7 @@ impl StepInput<'_, '_> {
     }
 
     pub(super) fn is_ours_and_wanted(&self, known: &UpdateFacts<'_>) -> bool {
-        self.is_ours(known) && known.staged_version == self.shadow.spec.version
+        self.is_ours(known) && known.staged_version == self.shadow.spec.version.as_deref()
     }
 
     /// The staged image, if it is whole, is the wanted one, and is the one that the host chooses.
@@ -100,7 +100,7 @@ impl StepInput<'_, '_> {
             .or_else(|| self.predecessors(known))
             .or_else(|| said_to_be_chosen(known))?;
         let version = Some(whole.version.as_str());
-        (version == self.shadow.spec.version && version == known.chosen).then_some(whole)
+        (version == self.shadow.spec.version.as_deref() && version == known.chosen).then_some(whole)
     }
 
     /// The image that we reported, if it is still there and whole. The host's last command must be our prepare, or one of the

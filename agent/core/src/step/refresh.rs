@@ -73,7 +73,7 @@ impl<'a> StepInput<'_, 'a> {
             Updates::Known(known) if known.last.is_some() || known.chosen.is_some() => {
                 report.target(known.chosen.filter(|chosen| *chosen != self.host.version));
             }
-            _ if self.shadow.status.target_version == Some(self.host.version) => {
+            _ if self.shadow.status.target_version.as_deref() == Some(self.host.version) => {
                 report.target(None);
             }
             _ => {}

@@ -73,17 +73,17 @@ impl<'a> Report<'a> {
     }
 
     pub(super) fn current_version(&mut self, version: &'a str) {
-        let read = self.shadow.status.current_version;
+        let read = self.shadow.status.current_version.as_deref();
         self.text(Field::CurrentVersion, read, Some(version));
     }
 
     pub(super) fn boot_id(&mut self, boot_id: &'a str) {
-        let read = self.shadow.status.boot_id;
+        let read = self.shadow.status.boot_id.as_deref();
         self.text(Field::StatusBootId, read, Some(boot_id));
     }
 
     pub(super) fn target(&mut self, version: Option<&'a str>) {
-        let read = self.shadow.status.target_version;
+        let read = self.shadow.status.target_version.as_deref();
         self.text(Field::TargetVersion, read, version);
     }
 
@@ -101,12 +101,12 @@ impl<'a> Report<'a> {
 
     pub(super) fn staged(&mut self, staged: Option<Staged>) {
         let value = |staged: Option<Staged>| staged.map_or(Value::Absent, Value::Staged);
-        let read = value(self.shadow.status.staged.cloned());
+        let read = value(self.shadow.status.staged.clone());
         self.differ(Field::StatusStaged, &read, value(staged));
     }
 
     pub(super) fn claim(&mut self, boot_id: Option<&'a str>) {
-        let read = self.shadow.status.reboot_claimed_boot_id;
+        let read = self.shadow.status.reboot_claimed_boot_id.as_deref();
         self.text(Field::StatusRebootClaimedBootId, read, boot_id);
     }
 
@@ -123,7 +123,10 @@ impl<'a> Report<'a> {
 
     fn set_problem(&mut self, problem: Option<Problem>, message: Value<'a>) {
         let read = self.shadow.status;
-        let known_since = read.problem_since.filter(|_| problem == read.problem);
+        let known_since = read
+            .problem_since
+            .as_deref()
+            .filter(|_| problem == read.problem);
         let since = problem.map(|_| known_since.unwrap_or(self.now));
         let value = Value::problem_or_absent(problem);
         self.differ(
@@ -131,8 +134,12 @@ impl<'a> Report<'a> {
             &Value::problem_or_absent(read.problem),
             value,
         );
-        self.text(Field::StatusProblemSince, read.problem_since, since);
-        let read = Value::text_or_absent(read.message);
+        self.text(
+            Field::StatusProblemSince,
+            read.problem_since.as_deref(),
+            since,
+        );
+        let read = Value::text_or_absent(read.message.as_deref());
         self.differ(Field::StatusMessage, &read, message);
     }
 
@@ -161,12 +168,13 @@ impl<'a> Report<'a> {
     fn failures(&mut self, count: u64, last: Option<&'a str>) {
         let read = self.shadow.status;
         self.number(Field::CrashCount, read.crash_count, Some(count));
-        self.text(Field::FailureTimestamp, read.failed_at, last);
+        let failed_at = read.state_transition_failure_timestamp.as_deref();
+        self.text(Field::FailureTimestamp, failed_at, last);
     }
 
     /// Whether it changes nothing but the time of the image that the status names.
     pub(super) fn is_time_alone(&self) -> bool {
-        let read = self.shadow.status.staged;
+        let read = self.shadow.status.staged.as_ref();
         self.sets.iter().all(|(_, value)| match (value, read) {
             (Value::Staged(now), Some(read)) => {
                 (&now.version, now.prefetched) == (&read.version, read.prefetched)
@@ -192,7 +200,7 @@ impl<'a> Report<'a> {
                 ),
                 (
                     Field::StatusRebootClaimedBootId,
-                    Value::text_or_absent(shadow.status.reboot_claimed_boot_id),
+                    Value::text_or_absent(shadow.status.reboot_claimed_boot_id.as_deref()),
                 ),
             ],
             sets: self.sets,

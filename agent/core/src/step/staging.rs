@@ -102,11 +102,8 @@ impl<'a> StepInput<'_, 'a> {
             self.reported_problem(),
             Some(Problem::StepFailed | Problem::RefreshFailed)
         );
-        let words = self
-            .shadow
-            .status
-            .message
-            .filter(|_| told && self.activate_fails());
+        let message = self.shadow.status.message.as_deref();
+        let words = message.filter(|_| told && self.activate_fails());
         words.map_or_else(|| self.refuses("the commands of the update"), str::to_owned)
     }
 
@@ -158,17 +155,14 @@ impl<'a> StepInput<'_, 'a> {
             return NextAction::Command(Command::Refresh);
         }
         self.report_target(report);
-        if known.chosen != self.shadow.spec.version {
+        if known.chosen != self.shadow.spec.version.as_deref() {
             // The reconciler gives up this attempt; nothing has failed.
             return NextAction::Wait;
         }
         if wrote_instead {
             // The host still wants this version, and its updater another: a further prepare would go the same way.
-            let told = self
-                .shadow
-                .status
-                .message
-                .filter(|_| self.reported_problem() == Some(Problem::StepFailed));
+            let told = self.shadow.status.message.as_deref();
+            let told = told.filter(|_| self.reported_problem() == Some(Problem::StepFailed));
             let told = told.unwrap_or("prepare did not write what the host has chosen");
             report.failure(told);
             return NextAction::Wait;

@@ -353,10 +353,10 @@ impl<'s, 'v, 'a> Queue<'s, 'v, 'a> {
         } = view;
         let asked_for = node.is_some_and(|node| node.update_now);
         let failures = shadow
-            .and_then(|shadow| shadow.spec.last_failure)
+            .and_then(|shadow| shadow.spec.last_failure.as_ref())
             .map_or(0, |failures| failures.count);
         // An agent could have each attempt given up by reporting a new target: it must not keep others from their turn.
-        let wanted = shadow.and_then(|shadow| shadow.spec.version);
+        let wanted = shadow.and_then(|shadow| shadow.spec.version.as_deref());
         let had_no_effect = wanted.is_some() && wanted != node.and_then(|node| node.version());
         (
             [Place::of(view).cordoned, asked_for].map(Reverse),
@@ -620,7 +620,7 @@ pub fn new_term<'a>(
         (view.marked() || shadow.is_in_update()).then(|| Slot {
             uid: shadow.uid.to_owned(),
             attempt: shadow.spec.attempt.unwrap_or(1),
-            version: shadow.spec.version.map(str::to_owned),
+            version: shadow.spec.version.clone(),
             ..Slot::default()
         })
     };

@@ -238,7 +238,7 @@ impl<'a> Case<'_, 'a> {
 
     /// Returns why the update is given up if its version is halted: as long as the host does not run it.
     fn halted(self) -> Option<Abort> {
-        let version = self.shadow.spec.version?;
+        let version = self.shadow.spec.version.as_deref()?;
         self.fleet
             .is_halted_for(self.view, version)
             .then_some(Abort::VersionHalted)
@@ -247,7 +247,7 @@ impl<'a> Case<'_, 'a> {
     /// Wanted: the host has downloaded the image and boots it next. Then the node is emptied, and the reboot granted.
     pub(super) fn staged(self) -> Decision<'a> {
         let shadow = self.shadow;
-        let version = shadow.spec.version.unwrap_or("");
+        let version = shadow.spec.version.as_deref().unwrap_or_default();
         let boot = self.boot();
         if boot != Boot::Same
             && let Some(undo) = self.back_into_service()
@@ -286,7 +286,7 @@ impl<'a> Case<'_, 'a> {
                 (true, false) => Reason::StagingBegins(version),
                 (true, true) => Reason::Staging(version),
             };
-            return wait(Reason::of_status(&shadow.status).unwrap_or(waits));
+            return wait(Reason::of_status(shadow.status).unwrap_or(waits));
         }
         let decision = self.empty_then_grant();
         if self.view.time.step_overdue && stands_still(&decision) {
@@ -354,7 +354,7 @@ impl<'a> Case<'_, 'a> {
             return take(Step::Monitor, Reason::Monitoring);
         }
         // An agent that is not there yet may have said it before the reboot.
-        let told = Reason::against_report(&shadow.status).filter(|_| self.view.agent_ready);
+        let told = Reason::against_report(shadow.status).filter(|_| self.view.agent_ready);
         self.await_confirmation(told.unwrap_or(Reason::AgentNotReported))
     }
 
@@ -374,7 +374,7 @@ impl<'a> Case<'_, 'a> {
     fn await_return(self) -> Decision<'a> {
         let (view, node, shadow) = (self.view, self.node, self.shadow);
         let in_same_boot = self.boot() == Boot::Same && node.is_ready();
-        let wrong = Reason::of_status(&shadow.status).filter(|_| in_same_boot && view.agent_ready);
+        let wrong = Reason::of_status(shadow.status).filter(|_| in_same_boot && view.agent_ready);
         // A host that goes down answers nothing, either.
         let wrong = wrong.filter(|wrong| !matches!(wrong, Reason::HostUnreachable(_)));
         if !view.time.step_overdue {
@@ -397,7 +397,7 @@ impl<'a> Case<'_, 'a> {
 
     fn before_reboot(self) -> Decision<'a> {
         let Self { node, shadow, .. } = self;
-        if shadow.status.reboot_claimed_boot_id == Some(node.boot_id()) {
+        if shadow.status.reboot_claimed_boot_id.as_deref() == Some(node.boot_id()) {
             return self.await_return();
         }
         if let Some(undo) = self.back_without_shadow() {
@@ -416,7 +416,7 @@ impl<'a> Case<'_, 'a> {
         if !drained || !node.unschedulable {
             return take(Step::WithdrawGrant, Reason::Draining);
         }
-        wait(Reason::of_status(&shadow.status).unwrap_or(Reason::RebootGranted))
+        wait(Reason::of_status(shadow.status).unwrap_or(Reason::RebootGranted))
     }
 
     /// Wanted: the node in service for a while with the new version.
@@ -429,7 +429,7 @@ impl<'a> Case<'_, 'a> {
             }
             return wait(Reason::NodeNotReady);
         }
-        if node.version() != shadow.spec.version {
+        if node.version() != shadow.spec.version.as_deref() {
             return abort(if node.version().is_none() {
                 Abort::NotBottlerocket
             } else {
@@ -577,14 +577,12 @@ enum Boot {
 
 /// Returns in which boot the host of this node is.
 fn boot(node: &NodeFacts, shadow: &ShadowFacts<'_>) -> Boot {
-    let from = shadow
-        .spec
-        .reboot_granted_boot_id
-        .or(shadow.spec.baseline_boot_id);
+    let granted = shadow.spec.reboot_granted_boot_id.as_deref();
+    let from = granted.or(shadow.spec.baseline_boot_id.as_deref());
     match (from == Some(node.boot_id()), node.version()) {
         (true, _) => Boot::Same,
         (false, None) => Boot::IntoUnknown,
-        (false, version) if version == shadow.spec.version => Boot::IntoUpdate,
+        (false, version) if version == shadow.spec.version.as_deref() => Boot::IntoUpdate,
         (false, Some(_)) => Boot::IntoOther,
     }
 }

@@ -57,7 +57,7 @@ impl<'a> Case<'_, 'a> {
     /// pool no longer allows it, the fleet is paused, or a node of another zone is out of service; or it waits for a gate.
     pub(super) fn closed(self) -> Option<Decision<'a>> {
         let (fleet, view) = (self.fleet, self.view);
-        let version = self.shadow.spec.version.unwrap_or_default();
+        let version = self.shadow.spec.version.as_deref().unwrap_or_default();
         let awaited = awaited(fleet, view);
         let gate = fleet.pool_of(view).and_then(closed_gate);
         let may_go_on = pool_is_open(fleet, view, self.node).is_ok()
@@ -94,7 +94,7 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
     ])?;
     // Each update begins with a refresh, which would fail.
     if shadow.status.cannot_update()
-        && let Some(reason) = Reason::of_status(&shadow.status)
+        && let Some(reason) = Reason::of_status(shadow.status)
     {
         return Err(reason);
     }
@@ -145,7 +145,7 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
 fn no_update<'a>(shadow: &ShadowFacts<'a>) -> Reason<'a> {
     match shadow.status.problem {
         Some(problem @ Problem::NoUpdateChosen) => {
-            Reason::NoUpdateChosen(shadow.status.message.unwrap_or(problem.as_str()))
+            Reason::NoUpdateChosen(shadow.status.message.as_deref().unwrap_or(problem.as_str()))
         }
         _ => Reason::NoUpdate,
     }
@@ -153,7 +153,7 @@ fn no_update<'a>(shadow: &ShadowFacts<'a>) -> Reason<'a> {
 
 /// Returns why the last update is not over yet: the agent undoes what its attempt did, or its host keeps it from that.
 fn finishing<'a>(shadow: &ShadowFacts<'a>) -> Reason<'a> {
-    let told = Reason::against_report(&shadow.status).filter(|_| !shadow.reports(State::Idle));
+    let told = Reason::against_report(shadow.status).filter(|_| !shadow.reports(State::Idle));
     told.unwrap_or(Reason::Finishing)
 }
 

@@ -4,12 +4,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use brupop_api::Problem;
 use brupop_api::conditions::ConditionStatus;
 use brupop_api::crds::is_version;
-use brupop_api::facts::StatusFacts;
 use brupop_api::item::Unreadable;
 use brupop_api::names::{DEFAULT_NAMESPACE, is_object_name};
+use brupop_api::{BottlerocketShadowStatus, Problem};
 
 use crate::facts::{FirstPool, NodeView};
 use crate::window::Until;
@@ -347,9 +346,9 @@ impl<'a> Reason<'a> {
     }
 
     /// Returns what is wrong on the host, as its agent says, if that keeps an update from going on.
-    pub(crate) fn of_status(status: &StatusFacts<'a>) -> Option<Self> {
+    pub(crate) fn of_status(status: &'a BottlerocketShadowStatus) -> Option<Self> {
         let problem = status.problem?;
-        let why = status.message.unwrap_or(problem.as_str());
+        let why = status.message.as_deref().unwrap_or(problem.as_str());
         Some(match problem {
             Problem::HostUnreachable => Self::HostUnreachable(why),
             Problem::CommandRefused => Self::CommandRefused(why),
@@ -366,7 +365,7 @@ impl<'a> Reason<'a> {
     }
 
     /// Returns what is wrong on the host, if that keeps the agent from saying that an update is over.
-    pub(crate) fn against_report(status: &StatusFacts<'a>) -> Option<Self> {
+    pub(crate) fn against_report(status: &'a BottlerocketShadowStatus) -> Option<Self> {
         Self::of_status(status).filter(|reason| {
             matches!(
                 reason,

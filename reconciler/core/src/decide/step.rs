@@ -91,7 +91,7 @@ impl<'a> Step<'a> {
         // have every grant refused, until the deadline, for an agent that never removes a spent claim.
         let claim = (
             Field::StatusRebootClaimedBootId,
-            Value::text_or_absent(shadow.status.reboot_claimed_boot_id),
+            Value::text_or_absent(shadow.status.reboot_claimed_boot_id.as_deref()),
         );
         let ungranted = (Field::SpecRebootGrantedBootId, Value::Absent);
         let no_baseline = (Field::SpecBaselineBootId, Value::Absent);
@@ -106,7 +106,7 @@ impl<'a> Step<'a> {
                     (Field::SpecVersion, Value::text(version)),
                     (
                         Field::SpecFromVersion,
-                        Value::text_or_absent(shadow.status.current_version),
+                        Value::text_or_absent(shadow.status.current_version.as_deref()),
                     ),
                     (Field::SpecAttempt, attempt_of(view.slot(fleet)?)),
                     (Field::SpecBaselineBootId, boot_id()?),
@@ -299,12 +299,16 @@ fn failure(
             let obstacle = || led.obstacle.as_ref().map(Obstacle::why);
             led.held_up_by.as_deref().or_else(obstacle)
         }
-        Abort::StepFailed => shadow.status.message,
+        Abort::StepFailed => shadow.status.message.as_deref(),
         Abort::NodeChangesDenied => led.node_denied.as_deref(),
         _ => None,
     };
     let message = failed_on.map_or_else(|| why.to_string(), |on| format!("{why}: {on}"));
-    let before = shadow.spec.last_failure.map_or(0, |failed| failed.count);
+    let before = shadow
+        .spec
+        .last_failure
+        .as_ref()
+        .map_or(0, |failed| failed.count);
     Some(LastFailure {
         count: before.saturating_add(1),
         attempt: shadow.spec.attempt.unwrap_or(0),
@@ -427,7 +431,7 @@ fn put_back(fleet: &FleetFacts<'_>, view: &NodeView<'_>, node: &NodeFacts) -> Op
     let marker = node.marker()?;
     let updated = view
         .shadow
-        .is_some_and(|shadow| node.version() == shadow.spec.version);
+        .is_some_and(|shadow| node.version() == shadow.spec.version.as_deref());
     let keeps = marker.emptied && updated && marker.keeps_autoscalers_away();
     Some(Marker {
         evicted_owners: marker.evicted_owners.clone(),

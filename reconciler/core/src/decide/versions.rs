@@ -165,7 +165,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
             // Whatever deleted its Node, and perhaps its shadow: the host began its reboot, and was not seen again.
             self.failed((version, variant), name, NOT_RETURNED);
         }
-        let Some(version) = shadow.and_then(|shadow| shadow.spec.version) else {
+        let Some(version) = shadow.and_then(|shadow| shadow.spec.version.as_deref()) else {
             return;
         };
         self.finished = true;
@@ -225,7 +225,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
             return;
         };
         let is_counted = slot.counted || !view.holds(slot);
-        let Some(version) = shadow.spec.version.filter(|_| !is_counted) else {
+        let Some(version) = shadow.spec.version.as_deref().filter(|_| !is_counted) else {
             return;
         };
         let overdue = shadow.spec.state == State::RebootedIntoUpdate
@@ -546,7 +546,7 @@ pub(super) fn reported<'v, 'a: 'v>(
         };
         opted_in += 1;
         let Some(shadow) = view.shadow else { continue };
-        let versions = [shadow.update(), shadow.status.current_version];
+        let versions = [shadow.update(), shadow.status.current_version.as_deref()];
         for version in versions.into_iter().flatten() {
             let (nodes, variants) = named.entry(version).or_default();
             *nodes += 1;

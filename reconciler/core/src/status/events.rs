@@ -68,8 +68,8 @@ impl EventText {
     /// The Event of this step, if people are told of it.
     pub fn of_step(view: &NodeView<'_>, step: Step<'_>) -> Option<Self> {
         let shadow = view.shadow?;
-        let version = shadow.spec.version.unwrap_or("its new version");
-        let current = shadow.status.current_version;
+        let version = shadow.spec.version.as_deref().unwrap_or("its new version");
+        let current = shadow.status.current_version.as_deref();
         let current = current.unwrap_or("an unknown version");
         let (reason, warning, note) = match step {
             Step::Stage(to) => {
@@ -231,7 +231,7 @@ fn left_pods(pods: &[PodKey]) -> String {
 /// Says, as the end of a sentence, what an attempt that is given up leaves on the host; empty if it leaves nothing.
 fn left_behind(shadow: &ShadowFacts<'_>, why: Abort) -> String {
     let (status, spec) = (&shadow.status, &shadow.spec);
-    match spec.version {
+    match spec.version.as_deref() {
         _ if status.attempt != spec.attempt => String::new(),
         // The host already runs the image that it would undo.
         _ if why == Abort::FellBack || spec.version == status.current_version => String::new(),
@@ -385,7 +385,7 @@ fn result(slot: &Slot, view: Option<&NodeView<'_>>) -> &'static str {
         return Abort::of_word(&failure.reason).map_or(OTHER, |abort| abort.as_str());
     }
     // An attempt that is skipped has no version.
-    let Some(version) = view.shadow.and_then(|shadow| shadow.spec.version) else {
+    let Some(version) = view.shadow.and_then(|shadow| shadow.spec.version.as_deref()) else {
         return NOT_BEGUN;
     };
     let runs = view.node.and_then(|node| node.version());

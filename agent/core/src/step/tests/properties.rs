@@ -234,7 +234,7 @@ proptest! {
             prop_assert_eq!(status.attempt, seen.spec.attempt, "a state belongs to the attempt asked for");
         }
         if let Some(Value::Text(claim)) = set(Field::StatusRebootClaimedBootId) {
-            prop_assert_eq!(Some(&*claim), seen.spec.reboot_granted_boot_id);
+            prop_assert_eq!(Some(&*claim), seen.spec.reboot_granted_boot_id.as_deref());
             prop_assert_eq!(&*claim, host.boot_id);
             prop_assert_eq!(seen.spec.state, State::RebootedIntoUpdate);
         }
@@ -247,11 +247,11 @@ proptest! {
         let (Step::Call(call), after) = step(&host, &seen, &memory) else { return Ok(()) };
         let HostCall::Command(command) = call else {
             prop_assert_eq!(seen.spec.state, State::RebootedIntoUpdate);
-            prop_assert_eq!(seen.spec.reboot_granted_boot_id, Some(host.boot_id));
-            prop_assert_eq!(seen.status.reboot_claimed_boot_id, Some(host.boot_id));
+            prop_assert_eq!(seen.spec.reboot_granted_boot_id.as_deref(), Some(host.boot_id));
+            prop_assert_eq!(seen.status.reboot_claimed_boot_id.as_deref(), Some(host.boot_id));
             let known = host.known().unwrap();
             prop_assert_eq!(known.state, UpdateState::Ready, "not into nothing");
-            prop_assert_eq!(known.staged_version, seen.spec.version);
+            prop_assert_eq!(known.staged_version, seen.spec.version.as_deref());
             return Ok(());
         };
         prop_assert_ne!(host.updates, Updates::Busy);
@@ -262,12 +262,12 @@ proptest! {
                 prop_assert_eq!((memory.prefetch, after.prefetch), (Prefetch::Due, Prefetch::Later));
                 prop_assert!(seen.reports(State::Idle), "said before the host is touched");
                 let known = host.known().unwrap();
-                prop_assert!(known.chosen.is_some() && known.chosen == seen.status.target_version);
+                prop_assert!(known.chosen.is_some() && known.chosen == seen.status.target_version.as_deref());
                 let last_at = known.last.map(|last| last.at);
                 // The step itself finds out that an image could not be activated.
                 if known.state != UpdateState::Available && (last_at.is_none() || after.distrusted_at != last_at)
                 {
-                    let ours = seen.status.staged.unwrap();
+                    let ours = seen.status.staged.as_ref().unwrap();
                     prop_assert_eq!(known.state, UpdateState::Staged);
                     prop_assert_eq!(known.staged_version, Some(ours.version.as_str()), "not over a person's");
                     prop_assert_eq!(&ours.at, &known.last.unwrap().at.to_string());
@@ -279,23 +279,23 @@ proptest! {
                 prop_assert!(seen.spec.attempt.is_some());
                 prop_assert_eq!(seen.status.attempt, seen.spec.attempt);
                 let known = host.known().unwrap();
-                prop_assert_eq!(known.chosen, seen.spec.version);
+                prop_assert_eq!(known.chosen, seen.spec.version.as_deref());
                 if command == Command::Activate {
                     let last = known.last.unwrap();
-                    let ours = seen.status.staged.unwrap();
+                    let ours = seen.status.staged.as_ref().unwrap();
                     prop_assert!(last.kind == Some(Command::Refresh) && last.success, "it has looked since the prepare");
                     prop_assert_eq!(&ours.at, &last.at.to_string());
                     prop_assert_eq!(Some(ours.version.as_str()), known.staged_version);
                     prop_assert!(!ours.prefetched, "said before it is activated");
                     prop_assert_eq!(memory.refreshed, seen.spec.attempt, "and in this attempt");
                 } else {
-                    prop_assert_eq!(seen.status.staged, None, "nothing is trusted that is overwritten");
+                    prop_assert_eq!(&seen.status.staged, &None, "nothing is trusted that is overwritten");
                 }
             }
             Command::Deactivate => {
                 prop_assert_eq!(host.known().unwrap().state, UpdateState::Ready);
                 if seen.spec.state == State::Idle {
-                    let ours = seen.status.staged.filter(|staged| !staged.prefetched);
+                    let ours = seen.status.staged.as_ref().filter(|staged| !staged.prefetched);
                     let ours = ours.map(|staged| staged.version.as_str());
                     prop_assert!(ours.is_some() && ours == host.known().unwrap().staged_version, "not a person's");
                 }

@@ -52,7 +52,7 @@ fn only_slots_that_are_taken_test_the_pause() {
     ));
     let over = idle().with_shadow(|shadow| {
         (shadow.spec.attempt, shadow.status.attempt) = (Some(1), Some(1));
-        shadow.status.target_version = Some(OLD);
+        shadow.status.target_version = Some(OLD.into());
     });
     let returned = allocate(&fleet(), &[over]).write.unwrap();
     assert_eq!(sets(&returned, Field::Slot(SHADOW)), Some(Value::Absent));
@@ -81,7 +81,7 @@ type Change = fn(&mut NodeView<'static>);
 
 fn says(view: &mut NodeView<'static>, problem: Problem, message: Option<&'static str>) {
     shadow(view, |it| {
-        (it.status.problem, it.status.message) = (Some(problem), message);
+        (it.status.problem, it.status.message) = (Some(problem), message.map(str::to_owned));
     });
 }
 
@@ -145,7 +145,7 @@ fn an_idle_node_says_why_it_waits() {
         ("locked", locked, Reason::NoUpdateChosen(ROUTE)),
         (
             "already there",
-            |s| shadow(s, |w| w.status.target_version = Some(OLD)),
+            |s| shadow(s, |w| w.status.target_version = Some(OLD.into())),
             Reason::NoUpdate,
         ),
         (
@@ -220,7 +220,7 @@ fn who_cannot_undo_its_last_update_says_why() {
         let view = idle().with_shadow(|it| {
             (it.spec.attempt, it.status.attempt) = (Some(1), Some(1));
             it.status.current_state = Some(StagedAndPerformedUpdate);
-            (it.status.problem, it.status.message) = (problem, Some(ROUTE));
+            (it.status.problem, it.status.message) = (problem, Some(ROUTE.into()));
         });
         // With the slot of this attempt, and without one.
         for fleet in [fleet(), without_slots()] {

@@ -70,7 +70,7 @@ fn each_version_has_one_canary_whichever_node_asks() {
     let asked: Vec<_> = views.iter().map(asked_for).collect();
     assert_eq!(allocate(&fleet_of(1, &NO_SLOTS, &[]), &asked).taken, [0]);
     shadow(&mut views[1], |shadow| {
-        shadow.status.target_version = Some("1.20.1");
+        shadow.status.target_version = Some("1.20.1".into());
     });
     assert_eq!(allocate(&fleet_of(1, &NO_SLOTS, &[]), &views).taken, [0, 1]);
 }
@@ -114,7 +114,7 @@ fn a_slot_is_for_one_version() {
     });
     let fleet = fleet_of(1, &held, &[]);
     assert_eq!(decide(&fleet, &idle()).reason, Reason::StagingBegins(NEW));
-    let another = idle().with_shadow(|shadow| shadow.status.target_version = Some("1.20.1"));
+    let another = idle().with_shadow(|shadow| shadow.status.target_version = Some("1.20.1".into()));
     let decision = decide(&fleet, &another);
     assert_eq!(
         sets(write(&decision), Field::SpecVersion),

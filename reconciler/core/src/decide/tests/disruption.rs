@@ -34,7 +34,7 @@ fn kept(marker: &Marker) -> NodeView<'_> {
             annotate(node, [Some(KEPT_FROM_AUTOSCALERS); 2]);
         })
         .with_shadow(|shadow| {
-            shadow.status.current_version = Some(NEW);
+            shadow.status.current_version = Some(NEW.into());
             (shadow.spec.attempt, shadow.status.attempt) = (Some(1), Some(1));
         })
 }
@@ -98,7 +98,8 @@ fn a_kept_node_holds_up_nothing() {
         &[kept(&KEPT)],
     );
     assert_eq!(over.freed.len(), 1, "its slot is given back");
-    let behind = kept(&KEPT).with_shadow(|shadow| shadow.status.target_version = Some("1.21.0"));
+    let behind =
+        kept(&KEPT).with_shadow(|shadow| shadow.status.target_version = Some("1.21.0".into()));
     assert_eq!(
         allocate(&without_slots(), &[behind]).taken,
         [0],
@@ -130,18 +131,19 @@ fn the_annotations_stay_while_pods_of_others_need_room() {
     // The state of the only other node, and its slot.
     let waits = idle().named("brs-b");
     let young = waits.with(|view| view.time.young = true);
-    let wants_another =
-        |view: NodeView<'static>| view.with_shadow(|it| it.status.target_version = Some("1.21.0"));
+    let wants_another = |view: NodeView<'static>| {
+        view.with_shadow(|it| it.status.target_version = Some("1.21.0".into()))
+    };
     let runs = |state| {
         waits.with_shadow(|shadow| {
             shadow.spec.state = state;
-            (shadow.spec.attempt, shadow.spec.version) = (Some(1), Some(NEW));
-            shadow.spec.baseline_boot_id = Some(FIRST_BOOT);
+            (shadow.spec.attempt, shadow.spec.version) = (Some(1), Some(NEW.into()));
+            shadow.spec.baseline_boot_id = Some(FIRST_BOOT.into());
         })
     };
     let is_new = waits
         .with_node(|node| node.version = Some(NEW.into()))
-        .with_shadow(|shadow| shadow.status.current_version = Some(NEW));
+        .with_shadow(|shadow| shadow.status.current_version = Some(NEW.into()));
     for (what, other, slots, change, stay) in rows! {
         "waits", waits, &no, unchanged => true;
         "has its slot", runs(StagedAndPerformedUpdate), &its, unchanged => true;
@@ -217,7 +219,7 @@ fn a_pause_or_a_halt_gives_the_annotations_back() {
             .in_pool(0)
             .with(|view| view.time.verified = false)
             .with_shadow(|shadow| {
-                (shadow.spec.state, shadow.spec.version) = (MonitoringUpdate, Some(NEW));
+                (shadow.spec.state, shadow.spec.version) = (MonitoringUpdate, Some(NEW.into()));
             });
         assert_eq!(released(fleet, vec![view]), gone, "{gate:?} {versions:?}");
     }

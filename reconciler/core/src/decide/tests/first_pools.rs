@@ -47,7 +47,7 @@ fn placed(name: &'static str, pool: usize, variant: &'static str) -> NodeView<'s
 fn updated(name: &'static str, pool: usize, variant: &'static str) -> NodeView<'static> {
     placed(name, pool, variant)
         .with_node(|node| node.version = Some(NEW.into()))
-        .with_shadow(|shadow| shadow.status.current_version = Some(NEW))
+        .with_shadow(|shadow| shadow.status.current_version = Some(NEW.into()))
 }
 
 /// The new version's record for this variant, halted or not.
@@ -72,11 +72,15 @@ type Change = fn(&mut NodeView<'static>);
 
 fn runs(view: &mut NodeView<'static>, version: &'static str) {
     node(view, |node| node.version = Some(version.into()));
-    shadow(view, |shadow| shadow.status.current_version = Some(version));
+    shadow(view, |shadow| {
+        shadow.status.current_version = Some(version.into())
+    });
 }
 
 fn wants(view: &mut NodeView<'static>, version: &'static str) {
-    shadow(view, |shadow| shadow.status.target_version = Some(version));
+    shadow(view, |shadow| {
+        shadow.status.target_version = Some(version.into())
+    });
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn what_has_begun_is_held_where_it_may_wait() {
         Reason::Aborting(Abort::FellBack),
     );
     let back = updating(RebootedIntoUpdate, RebootedIntoUpdate)
-        .with_shadow(|shadow| shadow.spec.reboot_granted_boot_id = Some(FIRST_BOOT))
+        .with_shadow(|shadow| shadow.spec.reboot_granted_boot_id = Some(FIRST_BOOT.into()))
         .rebooted(NEW);
     let late = |evicted, step_overdue| {
         let times = TimeFacts {

@@ -26,7 +26,7 @@ fn an_update_is_given_up_for_a_reason() {
         "too long", late, Abort::DeadlineExceeded => &unclaimed;
         "paused", staging.with_node(|node| node.paused = true), Abort::NodePaused => &unclaimed;
         "unlabelled", staging.with_node(|node| node.labelled = false), Abort::NotLabelled => &unclaimed;
-        "another", wants(Some("1.21.0")), Abort::OtherTarget => &unclaimed;
+        "another", wants(Some("1.21.0".into())), Abort::OtherTarget => &unclaimed;
         "no target", wants(None), Abort::OtherTarget => &unclaimed;
         "not in place", not_in_place, Abort::NoInPlaceUpdates => &unclaimed;
         "rebooted by itself", staging.rebooted(OLD), Abort::RebootedByItself => &unclaimed;
@@ -175,7 +175,7 @@ fn silence_of_the_boot_before_ends_nothing() {
             .with(|view| view.time.host_silent = true)
             .with(|view| view.agent_ready = false)
             .with_shadow(|shadow| {
-                shadow.spec.reboot_granted_boot_id = granted_for;
+                shadow.spec.reboot_granted_boot_id = granted_for.map(str::to_owned);
                 shadow.status.problem = Some(Problem::HostUnreachable);
             });
         let decision = decide(&fleet(), &view);
@@ -191,7 +191,7 @@ fn silence_of_the_boot_before_ends_nothing() {
 fn what_is_wrong_on_the_host_is_the_reason() {
     let told = |view: NodeView<'static>, problem| {
         let view = view.with_shadow(|it| {
-            (it.status.problem, it.status.message) = (problem, Some("no answer"));
+            (it.status.problem, it.status.message) = (problem, Some("no answer".into()));
         });
         let reason = decide(&fleet(), &view).reason;
         (
@@ -239,7 +239,7 @@ fn what_is_wrong_on_the_host_is_the_reason() {
 fn a_silent_host_that_is_back_says_so() {
     let says = |problem| {
         granted(true).rebooted(NEW).with_shadow(|it| {
-            (it.status.problem, it.status.message) = (Some(problem), Some("no answer"));
+            (it.status.problem, it.status.message) = (Some(problem), Some("no answer".into()));
         })
     };
     let reason = |problem| decide(&fleet(), &says(problem)).reason;

@@ -14,7 +14,8 @@ fn chooses_older(name: &'static str) -> NodeView<'static> {
         .in_pool(0)
         .with_node(|node| node.version = Some(NEW.into()))
         .with_shadow(|shadow| {
-            (shadow.status.current_version, shadow.status.target_version) = (Some(NEW), Some(OLD));
+            (shadow.status.current_version, shadow.status.target_version) =
+                (Some(NEW.into()), Some(OLD.into()));
         })
 }
 

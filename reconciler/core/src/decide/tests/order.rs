@@ -54,7 +54,7 @@ fn asked_for_first_failed_and_own_last() {
         in_zone("d", "x"),
     ];
     shadow(&mut nodes[0], |shadow| {
-        shadow.spec.last_failure = Some(&failures);
+        shadow.spec.last_failure = Some(failures);
     });
     nodes[1].runs_this_process = true;
     node(&mut nodes[3], |node| node.update_now = true);
@@ -89,8 +89,12 @@ fn a_node_that_a_person_has_cordoned_goes_first() {
 #[test]
 fn who_was_tried_in_vain_comes_later() {
     let mut nodes = [in_zone("a", "x"), in_zone("b", "x"), in_zone("c", "x")];
-    shadow(&mut nodes[0], |shadow| shadow.spec.version = Some(NEW));
-    shadow(&mut nodes[1], |shadow| shadow.spec.version = Some(OLD));
+    shadow(&mut nodes[0], |shadow| {
+        shadow.spec.version = Some(NEW.into())
+    });
+    shadow(&mut nodes[1], |shadow| {
+        shadow.spec.version = Some(OLD.into())
+    });
     assert_eq!(nodes[1].node.unwrap().version(), Some(OLD));
     assert_eq!(order(&nodes), ["b", "c", "a"]);
 }
@@ -100,8 +104,8 @@ fn no_lie_of_an_agent_jumps_the_queue() {
     let honest = [in_zone("a", "x"), in_zone("b", "x"), in_zone("c", "x")];
     let mut nodes = honest;
     shadow(&mut nodes[2], |shadow| {
-        shadow.status.target_version = Some("9.9.9");
-        shadow.status.current_version = Some("0.0.1");
+        shadow.status.target_version = Some("9.9.9".into());
+        shadow.status.current_version = Some("0.0.1".into());
         shadow.status.crash_count = Some(0);
     });
     shadow(&mut nodes[0], |shadow| {

@@ -10,17 +10,13 @@ use crate::decide::{Candidate, join_slots, new_term, opt_in};
 
 /// Its reboot from its present boot is granted, and its agent has claimed it.
 fn claimed<'a>(view: &NodeView<'a>) -> Option<NodeView<'a>> {
-    let (node, mut shadow) = (view.node?, view.shadow?);
-    shadow.spec.state = RebootedIntoUpdate;
-    shadow.spec.attempt = Some(1);
-    (
-        shadow.spec.reboot_granted_boot_id,
-        shadow.status.reboot_claimed_boot_id,
-    ) = (Some(node.boot_id()), Some(node.boot_id()));
-    Some(NodeView {
-        shadow: Some(shadow),
-        ..*view
-    })
+    let (node, _) = (view.node?, view.shadow?);
+    Some(view.with_shadow(|shadow| {
+        shadow.spec.state = RebootedIntoUpdate;
+        shadow.spec.attempt = Some(1);
+        shadow.spec.reboot_granted_boot_id = Some(node.boot_id.clone());
+        shadow.status.reboot_claimed_boot_id = Some(node.boot_id.clone());
+    }))
 }
 
 proptest! {

@@ -26,7 +26,7 @@ fn the_oldest_record_that_nobody_needs_makes_room() {
     (other.version, other.variant) = (Some(in_slot), Some(versions[1].variant.clone()));
     let wants = idle()
         .named("brs-p")
-        .with_shadow(|shadow| shadow.status.target_version = Some(&wanted));
+        .with_shadow(|shadow| shadow.status.target_version = Some(wanted));
     let fleet = FleetFacts {
         versions: &versions,
         slots: &held,
@@ -62,7 +62,7 @@ fn no_node_begins_without_room_for_a_record() {
     let names: Vec<_> = names.collect();
     let wants = names.iter().zip(&versions).map(|(name, record)| {
         let wants = idle().named(name);
-        wants.with_shadow(|shadow| shadow.status.target_version = Some(&record.version))
+        wants.with_shadow(|shadow| shadow.status.target_version = Some(record.version.clone()))
     });
     let wants: Vec<_> = wants.collect();
     let beside = |view| [vec![view], wants.clone()].concat();

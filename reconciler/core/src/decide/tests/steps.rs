@@ -75,7 +75,7 @@ fn a_staged_node_is_taken_out_in_order() {
     granted(&view, Value::Absent);
     // A claim of an earlier boot is spent.
     shadow(&mut view, |shadow| {
-        shadow.status.reboot_claimed_boot_id = Some("an earlier boot");
+        shadow.status.reboot_claimed_boot_id = Some("an earlier boot".into());
     });
     granted(&view, Value::text("an earlier boot"));
 }
@@ -356,8 +356,8 @@ fn after_the_claim_only_the_node_counts() {
         (Problem::RebootRefused, Reason::RebootRefused("m")),
         (Problem::HostUnreachable, Reason::RebootOverdue("")),
     ] {
-        let says = |status: &mut StatusFacts<'_>| {
-            (status.problem, status.message) = (Some(problem), Some("m"));
+        let says = |status: &mut BottlerocketShadowStatus| {
+            (status.problem, status.message) = (Some(problem), Some("m".into()));
         };
         let view = view.with_shadow(|shadow| says(&mut shadow.status));
         let of = |view| decide(&fleet(), view).reason.as_str();

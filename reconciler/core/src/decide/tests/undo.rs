@@ -127,7 +127,8 @@ fn a_request_ends_with_its_update() {
                 node.version = Some(runs.to_owned());
             })
             .with_shadow(|shadow| {
-                (shadow.spec.version, shadow.spec.attempt) = (version, Some(attempt));
+                (shadow.spec.version, shadow.spec.attempt) =
+                    (version.map(str::to_owned), Some(attempt));
             });
         let decision = decide(&without_slots(), &view);
         let write = write(&decision);
@@ -159,7 +160,7 @@ fn past_retry_goes_with_the_next_change_of_the_node() {
         let view = idle()
             .with_node(|node| (node.retry, node.marker) = (retry, marker.cloned().map(Ok)))
             .with_shadow(|shadow| {
-                (shadow.spec.attempt, shadow.spec.last_failure) = (Some(3), failures);
+                (shadow.spec.attempt, shadow.spec.last_failure) = (Some(3), failures.cloned());
             });
         let decision = decide(&without_slots(), &view);
         let write = decision.write.as_ref();

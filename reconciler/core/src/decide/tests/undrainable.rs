@@ -313,7 +313,7 @@ fn the_pods_of_successors_are_looked_at_ahead() {
 
     let over = idle().named("brs-a").with_shadow(|shadow| {
         (shadow.spec.attempt, shadow.status.attempt) = (Some(1), Some(1));
-        shadow.spec.version = Some(NEW);
+        shadow.spec.version = Some(NEW.into());
     });
     let views = [over, known, third];
     assert_eq!(taken(&fleet, &views), ["brs-b"]);

@@ -104,7 +104,8 @@ fn a_halt_counts_while_a_ready_node_wants_its_version() {
         ..without_slots()
     };
     let of_another = idle().with_node(|node| node.variant = Some("metal-k8s-1.36".to_owned()));
-    let of_a_later = idle().with_shadow(|shadow| shadow.status.target_version = Some("9.9.9"));
+    let of_a_later =
+        idle().with_shadow(|shadow| shadow.status.target_version = Some("9.9.9".into()));
     let unlabelled = idle().with_node(|node| node.labelled = false);
     for (view, count) in [
         (idle(), 1),

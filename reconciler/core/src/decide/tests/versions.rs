@@ -18,7 +18,7 @@ pub(super) fn failures(reason: &str) -> LastFailure {
 pub(super) fn over(failures: Option<&LastFailure>) -> NodeView<'_> {
     let view: NodeView<'_> = updating(Idle, Idle);
     view.with(|view| view.time.backing_off = true)
-        .with_shadow(|shadow| shadow.spec.last_failure = failures)
+        .with_shadow(|shadow| shadow.spec.last_failure = failures.cloned())
 }
 
 /// Returns what is known of the new version for the variant of most nodes.
@@ -128,7 +128,7 @@ fn the_first_failure_halts_a_new_version() {
     };
     assert_eq!(decide(&fleet, &next).reason, Reason::VersionHalted(NEW));
     assert_eq!(allocate(&fleet, &[next]).write, None);
-    let next = next.with_shadow(|shadow| shadow.status.target_version = Some("1.20.1"));
+    let next = next.with_shadow(|shadow| shadow.status.target_version = Some("1.20.1".into()));
     assert!(
         allocate(&fleet, &[next]).write.is_some(),
         "another version starts afresh"
@@ -335,7 +335,7 @@ fn a_deleted_node_counts_if_lost_before() {
 
     let alone = NodeView { node: None, ..away };
     let replaced = unknown.with_shadow(|shadow| {
-        shadow.spec = SpecFacts::default();
+        shadow.spec = BottlerocketShadowSpec::default();
         (shadow.status.current_state, shadow.status.attempt) = (Some(Idle), None);
     });
     let returned = replaced.rebooted(NEW);
@@ -378,7 +378,7 @@ fn not_ready_counts_before_the_slot_returns() {
     let view = updating(Idle, Idle)
         .marked_by(&DRAINED)
         .not_ready()
-        .with_shadow(|shadow| shadow.spec.last_failure = Some(&failures));
+        .with_shadow(|shadow| shadow.spec.last_failure = Some(failures.clone()));
     let noted = record(&fleet(), None, &[view]).unwrap();
     assert_eq!(why(&noted).unwrap(), "it failed on n (NotReady)");
     let slots = BTreeMap::from([(

@@ -7,14 +7,16 @@ use brupop_api::fleet::BottlerocketFleet;
 pub(super) use State::{
     ErrorReset, Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate,
 };
-pub(super) use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
+pub(super) use brupop_api::facts::ShadowFacts;
 pub(super) use brupop_api::fleet::{
     FailureThreshold, NodeFailure, ResumedVersion, Slot, VersionRecord,
 };
 pub(super) use brupop_api::names::KEPT_FROM_AUTOSCALERS;
 use brupop_api::names::{DO_NOT_DISRUPT_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION};
 pub(super) use brupop_api::shadow::LastFailure;
-pub(super) use brupop_api::{Field, Marker, Problem, State, Value, Write};
+pub(super) use brupop_api::{
+    BottlerocketShadowSpec, BottlerocketShadowStatus, Field, Marker, Problem, State, Value, Write,
+};
 pub(super) use serde_json::json;
 pub(super) use std::collections::BTreeMap;
 pub(super) use std::sync::{Arc, LazyLock};
@@ -133,14 +135,14 @@ pub(super) fn idle() -> NodeView<'static> {
             name: SHADOW,
             uid: UID,
             generation: 7,
-            spec: SpecFacts::default(),
-            status: StatusFacts {
-                current_version: Some(OLD),
-                target_version: Some(NEW),
+            spec: leaked(BottlerocketShadowSpec::default()),
+            status: leaked(BottlerocketShadowStatus {
+                current_version: Some(OLD.to_owned()),
+                target_version: Some(NEW.to_owned()),
                 current_state: Some(Idle),
-                boot_id: Some(FIRST_BOOT),
-                ..StatusFacts::default()
-            },
+                boot_id: Some(FIRST_BOOT.to_owned()),
+                ..BottlerocketShadowStatus::default()
+            }),
         }),
         owner_uid: Some("node-uid"),
         led: &KNOWN,
@@ -157,13 +159,13 @@ pub(super) fn idle() -> NodeView<'static> {
 pub(super) fn updating(goal: State, reached: State) -> NodeView<'static> {
     let mut view = idle();
     shadow(&mut view, |shadow| {
-        shadow.spec = SpecFacts {
+        shadow.spec = BottlerocketShadowSpec {
             state: goal,
-            version: Some(NEW),
+            version: Some(NEW.to_owned()),
             attempt: Some(1),
             leader_term: Some(4),
-            baseline_boot_id: Some(FIRST_BOOT),
-            ..SpecFacts::default()
+            baseline_boot_id: Some(FIRST_BOOT.to_owned()),
+            ..BottlerocketShadowSpec::default()
         };
         shadow.status.attempt = Some(1);
         shadow.status.current_state = Some(reached);
@@ -178,8 +180,8 @@ pub(super) fn staged() -> NodeView<'static> {
 /// Its reboot is granted, and claimed or not.
 pub(super) fn granted(claimed: bool) -> NodeView<'static> {
     updating(RebootedIntoUpdate, StagedAndPerformedUpdate).with_shadow(|shadow| {
-        shadow.spec.reboot_granted_boot_id = Some(FIRST_BOOT);
-        shadow.status.reboot_claimed_boot_id = claimed.then_some(FIRST_BOOT);
+        shadow.spec.reboot_granted_boot_id = Some(FIRST_BOOT.into());
+        shadow.status.reboot_claimed_boot_id = claimed.then(|| FIRST_BOOT.to_owned());
     })
 }
 
@@ -243,7 +245,7 @@ pub(super) trait Vary<'a>: Sized {
         self.with(|view| node(view, change))
     }
 
-    fn with_shadow(self, change: impl FnOnce(&mut ShadowFacts<'a>)) -> Self {
+    fn with_shadow(self, change: impl FnOnce(&mut Shadow<'a>)) -> Self {
         self.with(|view| shadow(view, change))
     }
 
@@ -303,8 +305,32 @@ pub(super) fn marked<'a>(view: &mut NodeView<'a>, marker: &'a Marker) {
     });
 }
 
-pub(super) fn shadow<'a>(view: &mut NodeView<'a>, change: impl FnOnce(&mut ShadowFacts<'a>)) {
-    view.shadow.as_mut().map(change).unwrap();
+/// A shadow in the making.
+pub(super) struct Shadow<'a> {
+    pub(super) name: &'a str,
+    pub(super) uid: &'a str,
+    pub(super) spec: BottlerocketShadowSpec,
+    pub(super) status: BottlerocketShadowStatus,
+}
+
+pub(super) fn shadow<'a>(view: &mut NodeView<'a>, change: impl FnOnce(&mut Shadow<'a>)) {
+    let read = view.shadow.unwrap();
+    let mut shadow = Shadow {
+        name: read.name,
+        uid: read.uid,
+        spec: read.spec.clone(),
+        status: read.status.clone(),
+    };
+    change(&mut shadow);
+    let (spec, status) = (leaked(shadow.spec), leaked(shadow.status));
+    let (name, uid) = (shadow.name, shadow.uid);
+    view.shadow = Some(ShadowFacts {
+        name,
+        uid,
+        spec,
+        status,
+        ..read
+    });
 }
 
 pub(super) fn node(view: &mut NodeView<'_>, change: impl FnOnce(&mut NodeFacts)) {
@@ -327,6 +353,6 @@ pub(super) fn readiness(ready: bool) -> Readiness {
 }
 
 /// Facts borrow from it, and tests are short.
-pub(super) fn leaked(facts: NodeFacts) -> &'static NodeFacts {
+pub(super) fn leaked<T>(facts: T) -> &'static T {
     Box::leak(Box::new(facts))
 }

@@ -5,32 +5,32 @@ use crate::cluster::LedNode;
 use crate::drain::DrainPlan;
 use crate::objects::NodeFacts;
 use crate::status::left_by_people;
-use brupop_api::facts::{SpecFacts, StatusFacts};
 use brupop_api::printable::is_printable;
+use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus};
 use std::sync::Arc;
 
 /// Facts borrow from it, and tests are short.
-fn node(facts: NodeFacts) -> &'static NodeFacts {
+fn leaked<T>(facts: T) -> &'static T {
     Box::leak(Box::new(facts))
 }
 
 fn view() -> NodeView<'static> {
     NodeView {
-        node: Some(node(NodeFacts::example())),
+        node: Some(leaked(NodeFacts::example())),
         shadow: Some(ShadowFacts {
             name: "brs-n",
             uid: "u",
             generation: 1,
-            spec: SpecFacts {
-                version: Some("2.0.0"),
+            spec: leaked(BottlerocketShadowSpec {
+                version: Some("2.0.0".into()),
                 attempt: Some(4),
-                ..SpecFacts::default()
-            },
-            status: StatusFacts {
-                current_version: Some("1.0.0"),
+                ..BottlerocketShadowSpec::default()
+            }),
+            status: leaked(BottlerocketShadowStatus {
+                current_version: Some("1.0.0".into()),
                 attempt: Some(4),
-                ..StatusFacts::default()
-            },
+                ..BottlerocketShadowStatus::default()
+            }),
         }),
         ..NodeView::nothing("brs-n")
     }
@@ -64,7 +64,7 @@ fn some_of_the_pods_that_are_left_are_named() {
 fn a_persons_cordon_is_said_to_stay() {
     for stays in [false, true] {
         let mut view = view();
-        view.node = Some(node(NodeFacts {
+        view.node = Some(leaked(NodeFacts {
             unschedulable: stays,
             ..NodeFacts::example()
         }));
@@ -86,8 +86,11 @@ fn what_stays_on_the_host_is_told() {
         (Abort::NotLabelled, Some(4), "2.0.0", None),
     ] {
         let mut view = view();
-        let status = &mut view.shadow.as_mut().unwrap().status;
-        (status.attempt, status.current_version) = (attempt, Some(current));
+        view.shadow.as_mut().unwrap().status = leaked(BottlerocketShadowStatus {
+            attempt,
+            current_version: Some(current.into()),
+            ..BottlerocketShadowStatus::default()
+        });
         let note = EventText::of_step(&view, Step::Abort(why)).unwrap().note;
         for text in [undone, stays] {
             assert_eq!(note.contains(text), told == Some(text), "{note}");
@@ -102,7 +105,14 @@ fn events_are_printable_whatever_is_quoted() {
     let shown = r"1.0.0\u{1b}[2J\nUpdated: \u{9b}\u{202e}";
     let mut view = view();
     let shadow = view.shadow.as_mut().unwrap();
-    (shadow.status.current_version, shadow.spec.version) = (Some(hostile), Some(hostile));
+    shadow.spec = leaked(BottlerocketShadowSpec {
+        version: Some(hostile.into()),
+        ..shadow.spec.clone()
+    });
+    shadow.status = leaked(BottlerocketShadowStatus {
+        current_version: Some(hostile.into()),
+        ..shadow.status.clone()
+    });
     let pod = PodKey {
         namespace: "shop".into(),
         name: hostile.into(),
@@ -182,7 +192,7 @@ fn what_people_left_on_a_node_is_told() {
             Some("has paused the node (annotation brupop.bottlerocket.aws/pause), and requested"),
         ),
     ] {
-        let node = Some(node(NodeFacts {
+        let node = Some(leaked(NodeFacts {
             paused,
             update_now,
             ..NodeFacts::example()
