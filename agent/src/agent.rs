@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use brupop_agent_core::step::{HostFacts, Step, StepMemory, host_silence, host_trouble, step};
 use brupop_api::BottlerocketShadow;
-use brupop_api::facts::ShadowFacts;
+use brupop_api::shadow::ShadowFacts;
 use brupop_runtime::{Heartbeat, Shutdown};
 use kube::Client;
 use tokio::sync::watch;

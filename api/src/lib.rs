@@ -10,7 +10,6 @@
 pub mod conditions;
 pub mod crds;
 pub mod definitions;
-pub mod facts;
 #[allow(clippy::duplicated_attributes, reason = "every printcolumn has a type")]
 pub mod fleet;
 pub mod item;

@@ -2,8 +2,8 @@
 
 use brupop_agent_core::step::{HostFacts, LastCommand, UpdateFacts, Updates};
 use brupop_api::State;
-use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::FailureThreshold;
+use brupop_api::shadow::ShadowFacts;
 use brupop_core::facts::{FleetFacts, NodeView, TimeFacts};
 
 use crate::ledger::{Ledger, Record};

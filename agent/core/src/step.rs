@@ -16,7 +16,7 @@ mod staging;
 mod tests;
 mod written;
 
-use brupop_api::facts::ShadowFacts;
+use brupop_api::shadow::ShadowFacts;
 use brupop_api::{Problem, State, Write};
 use jiff::Timestamp;
 use serde::Deserialize;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use brupop_agent_core::step::{Command, HostCall, HostFacts, StepMemory, has_no_in_place_updates};
-use brupop_api::facts::ShadowFacts;
+use brupop_api::shadow::ShadowFacts;
 use brupop_api::{Problem, State};
 
 use super::host_session::{HostSession, chosen};

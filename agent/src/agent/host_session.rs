@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use brupop_agent_core::step::{Command, HostFacts, Prefetch, StepMemory, Updates};
 use brupop_api::conditions::{ConditionStatus, PROGRESSING, REASONS_AGAINST_PREFETCH};
-use brupop_api::facts::ShadowFacts;
+use brupop_api::shadow::ShadowFacts;
 use brupop_api::{BottlerocketShadow, Problem, State};
 use jiff::{Timestamp, Unit};
 use tokio::time::Instant;

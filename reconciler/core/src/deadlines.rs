@@ -1,10 +1,9 @@
 //! Decides which waits and deadlines of a node are over, and when to look again; and until when a node waits, and by which setting, as parts
 //! of sentences for people. A sentence stays equal while its wait lasts, so that no condition is written again for it.
 
-use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
 use brupop_api::names::DEFAULT_POOL;
-use brupop_api::shadow::LastFailure;
+use brupop_api::shadow::{LastFailure, ShadowFacts};
 use brupop_api::{Marker, Problem, State};
 use jiff::{SignedDuration, Timestamp, Unit};
 

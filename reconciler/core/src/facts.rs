@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use brupop_api::crds::SLOTS_MAX;
-use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{DonePool, FailureThreshold, ResumedVersion, Slot, VersionRecord};
 use brupop_api::item::Unreadable;
-use brupop_api::shadow::LastFailure;
+use brupop_api::shadow::{LastFailure, ShadowFacts};
 use brupop_api::{Marker, State};
 use jiff::Timestamp;
 

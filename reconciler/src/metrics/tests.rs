@@ -266,7 +266,7 @@ fn views(cluster: &Cluster) -> Vec<NodeView<'_>> {
     let views = cluster.records.keys().map(|name| NodeView {
         shadow: cluster
             .shadow(name)
-            .and_then(brupop_api::facts::ShadowFacts::of),
+            .and_then(brupop_api::shadow::ShadowFacts::of),
         ..NodeView::nothing(name)
     });
     views.collect()

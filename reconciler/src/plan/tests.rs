@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::printable::is_printable;
+use brupop_api::shadow::ShadowFacts;
 use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, State};
 
 use super::*;

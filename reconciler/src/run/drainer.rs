@@ -6,8 +6,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brupop_api::facts::ShadowFacts;
 use brupop_api::marker::EVICTED_OWNERS_MAX;
+use brupop_api::shadow::ShadowFacts;
 use brupop_api::{Item, Marker, State};
 use brupop_core::cluster::{Cluster, NodeRecord};
 use brupop_core::deadlines::DrainTime;

@@ -1,8 +1,7 @@
 //! Decides who staged the image and whether it is intact. The host would also activate a damaged image.
 
 use brupop_api::State;
-use brupop_api::facts::ShadowFacts;
-use brupop_api::shadow::Staged;
+use brupop_api::shadow::{ShadowFacts, Staged};
 use jiff::Timestamp;
 
 use super::input::StepInput;

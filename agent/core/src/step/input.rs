@@ -1,8 +1,7 @@
 //! The input of one step.
 
 use brupop_api::Problem;
-use brupop_api::facts::ShadowFacts;
-use brupop_api::shadow::Staged;
+use brupop_api::shadow::{ShadowFacts, Staged};
 
 use super::{EndedCommand, HostFacts, LastCommand, StepMemory};
 

@@ -1,8 +1,7 @@
 //! The memory of this process between steps.
 
 use brupop_api::State;
-use brupop_api::facts::ShadowFacts;
-use brupop_api::shadow::Staged;
+use brupop_api::shadow::{ShadowFacts, Staged};
 use jiff::Timestamp;
 
 use super::written::written_instead;

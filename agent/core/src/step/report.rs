@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 
 use brupop_api::crds::{COUNTER_MAX, MESSAGE_MAX};
-use brupop_api::facts::ShadowFacts;
 use brupop_api::printable::printable;
-use brupop_api::shadow::Staged;
+use brupop_api::shadow::{ShadowFacts, Staged};
 use brupop_api::{Field, Object, Problem, State, Value, Write};
 
 /// A write that says in the status what is wrong with the host's API; `None` if it stands there. [`super::step`] takes it back.

@@ -17,8 +17,7 @@ mod problem;
 mod properties;
 mod update;
 
-use brupop_api::facts::ShadowFacts;
-use brupop_api::shadow::Staged;
+use brupop_api::shadow::{ShadowFacts, Staged};
 use brupop_api::{
     BottlerocketShadow, BottlerocketShadowSpec, BottlerocketShadowStatus, Field, Problem, Value,
 };

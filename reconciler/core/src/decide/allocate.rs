@@ -11,8 +11,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use brupop_api::crds::{COUNTER_MAX, SLOTS_MAX};
-use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{BottlerocketFleetStatus, Slot, VersionRecord};
+use brupop_api::shadow::ShadowFacts;
 use brupop_api::{Field, Object, State, Value, Write};
 
 use super::assess::{Decision, wait};

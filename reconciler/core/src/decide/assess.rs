@@ -1,8 +1,8 @@
 //! Assesses one node: its next step, or why it waits. Slots are allocated later.
 
 use brupop_api::crds::COUNTER_MAX;
-use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
+use brupop_api::shadow::ShadowFacts;
 use brupop_api::{Marker, Problem, State};
 
 use super::step::Step;

@@ -1,6 +1,6 @@
 //! Whether an update of a node may begin, or why not: by the node, its host, its pool and the fleet.
 
-use brupop_api::facts::ShadowFacts;
+use brupop_api::shadow::ShadowFacts;
 use brupop_api::{Marker, Problem, State};
 use semver::Version;
 

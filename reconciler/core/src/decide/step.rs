@@ -4,10 +4,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use brupop_api::crds::MESSAGE_MAX;
-use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
 use brupop_api::printable::printable;
-use brupop_api::shadow::LastFailure;
+use brupop_api::shadow::{LastFailure, ShadowFacts};
 use brupop_api::{
     BottlerocketShadow, BottlerocketShadowSpec, Field, Marker, Object, State, Value, Write, names,
 };

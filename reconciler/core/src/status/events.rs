@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use brupop_api::conditions::{ConditionStatus, UPDATE_AVAILABLE};
-use brupop_api::facts::ShadowFacts;
+use brupop_api::shadow::ShadowFacts;
 use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::printable::printable;
 use brupop_api::{BottlerocketShadow, State, names};

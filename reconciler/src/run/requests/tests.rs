@@ -11,7 +11,7 @@ use kube::client::Body as HttpBody;
 
 use super::*;
 use crate::process::tests::rows;
-use brupop_api::facts::ShadowFacts;
+use brupop_api::shadow::ShadowFacts;
 use brupop_core::objects::NodeFacts;
 
 /// Plays an API server on which no pod is left, and of which a rule refuses patches of objects with this in their path.

@@ -7,13 +7,12 @@ use brupop_api::fleet::BottlerocketFleet;
 pub(super) use State::{
     ErrorReset, Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate,
 };
-pub(super) use brupop_api::facts::ShadowFacts;
 pub(super) use brupop_api::fleet::{
     FailureThreshold, NodeFailure, ResumedVersion, Slot, VersionRecord,
 };
 pub(super) use brupop_api::names::KEPT_FROM_AUTOSCALERS;
 use brupop_api::names::{DO_NOT_DISRUPT_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION};
-pub(super) use brupop_api::shadow::LastFailure;
+pub(super) use brupop_api::shadow::{LastFailure, ShadowFacts};
 pub(super) use brupop_api::{
     BottlerocketShadowSpec, BottlerocketShadowStatus, Field, Marker, Problem, State, Value, Write,
 };
