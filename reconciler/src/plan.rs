@@ -253,8 +253,12 @@ fn plan(observed: &Observed<'_>, decided: &Decisions<'_>, held: Vec<String>) -> 
             next => next.copied().unwrap_or(NodePlan::Stays),
         };
         let name = names::node_of_shadow(view.shadow_name).unwrap_or(view.shadow_name);
-        let version = view.shadow.and_then(|shadow| shadow.status.current_version.as_deref());
-        let spec_version = view.shadow.and_then(|shadow| shadow.spec.version.as_deref());
+        let version = view
+            .shadow
+            .and_then(|shadow| shadow.status.current_version.as_deref());
+        let spec_version = view
+            .shadow
+            .and_then(|shadow| shadow.spec.version.as_deref());
         let update = view.shadow.and_then(|shadow| shadow.update());
         let target = if slot { spec_version } else { update };
         Row {

@@ -3,9 +3,9 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use brupop_api::conditions::{ConditionStatus, UPDATE_AVAILABLE};
-use brupop_api::shadow::ShadowFacts;
 use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::printable::printable;
+use brupop_api::shadow::ShadowFacts;
 use brupop_api::{BottlerocketShadow, State, names};
 use jiff::{SignedDuration, Timestamp};
 
@@ -385,7 +385,10 @@ fn result(slot: &Slot, view: Option<&NodeView<'_>>) -> &'static str {
         return Abort::of_word(&failure.reason).map_or(OTHER, |abort| abort.as_str());
     }
     // An attempt that is skipped has no version.
-    let Some(version) = view.shadow.and_then(|shadow| shadow.spec.version.as_deref()) else {
+    let Some(version) = view
+        .shadow
+        .and_then(|shadow| shadow.spec.version.as_deref())
+    else {
         return NOT_BEGUN;
     };
     let runs = view.node.and_then(|node| node.version());
