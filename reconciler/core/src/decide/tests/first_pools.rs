@@ -73,13 +73,13 @@ type Change = fn(&mut NodeView<'static>);
 fn runs(view: &mut NodeView<'static>, version: &'static str) {
     node(view, |node| node.version = Some(version.into()));
     shadow(view, |shadow| {
-        shadow.status.current_version = Some(version.into())
+        shadow.status.current_version = Some(version.into());
     });
 }
 
 fn wants(view: &mut NodeView<'static>, version: &'static str) {
     shadow(view, |shadow| {
-        shadow.status.target_version = Some(version.into())
+        shadow.status.target_version = Some(version.into());
     });
 }
 

@@ -23,7 +23,7 @@ pub(super) fn bare() -> NodeFacts {
     }
 }
 
-fn decided<'n>(node: &'n NodeFacts, paused: bool, ledger_term: u64) -> Option<Write<'n>> {
+fn decided(node: &NodeFacts, paused: bool, ledger_term: u64) -> Option<Write<'_>> {
     let fleet = FleetFacts {
         ledger_term: Some(ledger_term),
         // Before there is a shadow, nothing proves admission.

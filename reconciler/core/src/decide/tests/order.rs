@@ -90,10 +90,10 @@ fn a_node_that_a_person_has_cordoned_goes_first() {
 fn who_was_tried_in_vain_comes_later() {
     let mut nodes = [in_zone("a", "x"), in_zone("b", "x"), in_zone("c", "x")];
     shadow(&mut nodes[0], |shadow| {
-        shadow.spec.version = Some(NEW.into())
+        shadow.spec.version = Some(NEW.into());
     });
     shadow(&mut nodes[1], |shadow| {
-        shadow.spec.version = Some(OLD.into())
+        shadow.spec.version = Some(OLD.into());
     });
     assert_eq!(nodes[1].node.unwrap().version(), Some(OLD));
     assert_eq!(order(&nodes), ["b", "c", "a"]);
