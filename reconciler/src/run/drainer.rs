@@ -307,7 +307,7 @@ impl Basis {
             .and_then(NodeRecord::shadow)
             .and_then(ShadowFacts::of);
         let blocked_before = spec.is_some_and(|ShadowFacts { spec, .. }| {
-            let failure = spec.last_failure.map(|it| it.reason.as_str());
+            let failure = spec.last_failure.as_ref().map(|it| it.reason.as_str());
             failure == Some(Abort::DrainBlocked.as_str())
                 && !spec.is_retried(node.and_then(|node| node.retry))
         });
