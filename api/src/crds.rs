@@ -18,7 +18,7 @@ pub const VERSION_RECORDS_MAX: usize = 64;
 pub const FAILED_NODES_MAX: usize = 8;
 /// Longest version string that is accepted.
 pub const VERSION_MAX: usize = 64;
-/// Longest variant, such as `aws-k8s-1.36`.
+/// Longest variant, such as `aws-k8s-1.36-arm64`.
 pub const VARIANT_MAX: usize = 48;
 /// Longest boot id that is accepted; a UUID has 36 characters.
 pub const BOOT_ID_MAX: usize = 64;

@@ -106,7 +106,7 @@ pub struct ResumedVersion {
     /// The halted version to resume.
     #[schemars(with = "WrittenVersion")]
     pub version: String,
-    /// The variant for which it is halted, such as `aws-k8s-1.36`.
+    /// The variant for which it is halted, such as `aws-k8s-1.36-arm64`.
     #[schemars(with = "WrittenVariant")]
     pub variant: String,
     /// The `haltedAt` of its record in `status.versions`. A time that is not that of the halt resumes nothing.

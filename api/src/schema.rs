@@ -16,7 +16,7 @@ use crate::printable::PATTERN;
 
 /// The pattern of variants, as in [`is_variant`](crate::crds::is_variant).
 const VARIANT: &str = "^[0-9A-Za-z._-]+$";
-const VARIANT_HINT: &str = "write a variant of Bottlerocket, such as aws-k8s-1.36";
+const VARIANT_HINT: &str = "write a variant of Bottlerocket, such as aws-k8s-1.36-arm64";
 /// <https://semver.org/#is-there-a-suggested-regular-expression-regex-to-check-a-semver-string>
 const SEMVER: &str = concat!(
     r"^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)",

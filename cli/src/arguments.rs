@@ -198,7 +198,7 @@ fn version(text: &str) -> Result<String, &'static str> {
 
 fn variant(text: &str) -> Result<String, &'static str> {
     let is_variant = is_variant(text).then(|| text.to_owned());
-    is_variant.ok_or("a variant is written as aws-k8s-1.36")
+    is_variant.ok_or("a variant is written as aws-k8s-1.36-arm64")
 }
 
 /// The default pool has no object that could be paused.

@@ -88,7 +88,7 @@ pub struct NodeFacts {
     pub retry: Option<u64>,
     /// The Bottlerocket version in its OS image.
     pub version: Option<String>,
-    /// The variant in its OS image, if one can be read.
+    /// The variant in its OS image, and the architecture, if they can be read: images of one variant are built apart for each.
     pub variant: Option<String>,
     /// The value of the well-known label of its zone.
     pub zone: Option<String>,
@@ -180,7 +180,7 @@ impl NodeFacts {
         self.version.as_deref()
     }
 
-    /// The variant in its OS image, or [`UNKNOWN_VARIANT`](names::UNKNOWN_VARIANT).
+    /// The variant and the architecture of its image, or [`UNKNOWN_VARIANT`](names::UNKNOWN_VARIANT).
     pub fn variant(&self) -> &str {
         self.variant.as_deref().unwrap_or(names::UNKNOWN_VARIANT)
     }
@@ -321,7 +321,7 @@ impl NodeFacts {
             number.filter(|number: &u64| number.to_string() == text)
         });
         self.version = version(&os_image).map(str::to_owned);
-        self.variant = variant(&os_image).map(str::to_owned);
+        self.variant = variant(&os_image, &status.node_info.architecture);
         self.marker = self.annotation(names::MARKER_ANNOTATION).map(|text| {
             Marker::parse(text).map_err(|why| {
                 let annotation = names::MARKER_ANNOTATION;
@@ -366,10 +366,16 @@ fn version(os_image: &str) -> Option<&str> {
         .filter(|version| (1..=VERSION_MAX).contains(&version.len()))
 }
 
-/// From the same: what stands between the brackets.
-fn variant(os_image: &str) -> Option<&str> {
+/// From the same, what stands between the brackets, and the architecture.
+fn variant(os_image: &str, architecture: &str) -> Option<String> {
     let (_, rest) = os_image
         .strip_prefix(names::OS_IMAGE_PREFIX)?
         .split_once(" (")?;
-    rest.strip_suffix(')').filter(|variant| is_variant(variant))
+    let variant = rest.strip_suffix(')').filter(|it| !it.is_empty())?;
+    let parts = [variant, architecture].into_iter();
+    let both = parts
+        .filter(|it| !it.is_empty())
+        .collect::<Vec<_>>()
+        .join("-");
+    is_variant(&both).then_some(both)
 }

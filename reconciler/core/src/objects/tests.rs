@@ -26,18 +26,19 @@ fn the_version_is_read_out_of_the_image() {
         assert_eq!(node.version.as_deref(), version, "{image}");
     }
     let longest = "v".repeat(48);
-    for (of, variant) in [
-        (" (aws-k8s-1.29)", Some("aws-k8s-1.29")),
-        (" (aws-k8s-1.36-nvidia)", Some("aws-k8s-1.36-nvidia")),
-        (&format!(" ({longest})"), Some(longest.as_str())),
-        (&format!(" (v{longest})"), None),
-        (" (aws) (metal)", None),
-        (" (aws", None),
-        (" ()", None),
-        ("", None),
+    for (of, architecture, variant) in [
+        (" (aws-k8s-1.29)", "", Some("aws-k8s-1.29")),
+        (" (aws-k8s-1.36)", "arm64", Some("aws-k8s-1.36-arm64")),
+        (&format!(" ({longest})"), "", Some(longest.as_str())),
+        (&format!(" ({longest})"), "a", None),
+        (" (aws) (metal)", "", None),
+        (" (aws", "", None),
+        (" ()", "arm64", None),
+        ("", "arm64", None),
     ] {
         let image = format!("Bottlerocket OS 1.19.4{of}");
-        let node = node(json!({"metadata": {}, "status": {"nodeInfo": {"osImage": image}}}));
+        let info = json!({"osImage": image, "architecture": architecture});
+        let node = node(json!({"metadata": {}, "status": {"nodeInfo": info}}));
         assert_eq!(node.variant.as_deref(), variant, "{image}");
     }
 }

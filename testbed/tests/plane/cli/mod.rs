@@ -277,7 +277,7 @@ async fn a_halted_version_is_seen_and_resumed(
         .says(
             "status",
             &[
-                "1.20.0 for aws-k8s-1.36",
+                "1.20.0 for aws-k8s-1.36-amd64",
                 "--context testbed resume --version 1.20.0`",
             ],
         )
@@ -293,7 +293,7 @@ async fn a_halted_version_is_seen_and_resumed(
     operator
         .says(
             "resume --version 1.20.0",
-            &["1.20.0 for aws-k8s-1.36 is resumed"],
+            &["1.20.0 for aws-k8s-1.36-amd64 is resumed"],
         )
         .await?;
     let spec = fleet.ledger().get(FLEET).await?.spec;

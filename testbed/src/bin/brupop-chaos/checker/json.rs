@@ -55,6 +55,10 @@ pub(crate) fn is_ready(object: &Json) -> bool {
 pub(crate) fn is_halted(ledger: &Json, version: &str, node: &Json) -> bool {
     let image = text(node, "/status/nodeInfo/osImage");
     let variant = image.split(['(', ')']).nth(1).unwrap_or("unknown");
+    let variant = match text(node, "/status/nodeInfo/architecture") {
+        "" => variant.to_owned(),
+        architecture => format!("{variant}-{architecture}"),
+    };
     let records = ledger.pointer("/status/versions").and_then(Json::as_array);
     records.into_iter().flatten().any(|record| {
         record["version"] == version && record["variant"] == variant && is_set(record, "/haltedAt")
