@@ -23,8 +23,8 @@ const LONGEST_BACK_OFF: Duration = Duration::from_mins(1);
 const FIRST_WAIT_FOR_CHANGE: Duration = Duration::from_secs(4);
 /// Writes of one object for one reason, with no other between them. An update needs fewer; somebody undoes what is written.
 const WRITES_ON_END: u32 = 16;
-/// This many denials in a row are no accident.
-const DENIALS_IN_A_ROW: u32 = 3;
+/// Denials for so long are no accident: a webhook may have moved with the pods that a drain evicts.
+const DENIED_FOR: Duration = Duration::from_mins(1);
 /// For so long after the last denial no update of the node begins.
 const DENIAL_HOLDS_FOR: Duration = Duration::from_mins(5);
 
@@ -54,8 +54,8 @@ pub(crate) struct Sent {
     /// The reason of the last write of the object, and how often it recurred.
     written_for: (&'static str, u32),
     log: FailureLog,
-    /// Denials of changes in a row, why the last one, and until when they count.
-    denials: u32,
+    /// When the first denial of several in a row came, why the last one, and until when they count.
+    denied_since: Duration,
     denied_because: String,
     denied_until: Duration,
 }
@@ -71,7 +71,10 @@ impl Requests {
         for record in cluster.records.values_mut() {
             (record.led.node_denied, record.led.shadow_denied) = (None, None);
         }
-        let is_denied = |sent: &Sent| sent.denials >= DENIALS_IN_A_ROW && now < sent.denied_until;
+        let is_denied = |sent: &Sent| {
+            let stands = sent.denied_since + DENIED_FOR + DENIAL_HOLDS_FOR;
+            sent.denied_until >= stands && now < sent.denied_until
+        };
         for (object, sent) in self.objects.iter().filter(|(_, sent)| is_denied(sent)) {
             let (shadow, why) = (object.shadow(), &sent.denied_because);
             let Some(record) = shadow.and_then(|name| cluster.records.get_mut(&*name)) else {
@@ -148,9 +151,8 @@ impl Sent {
     /// The API server did not take the change, whatever the object's version.
     pub(crate) fn denied(&mut self, why: String, now: Duration) {
         if now >= self.denied_until {
-            self.denials = 0;
+            self.denied_since = now;
         }
-        self.denials = self.denials.saturating_add(1);
         (self.denied_because, self.denied_until) = (why, now + DENIAL_HOLDS_FOR);
     }
 
@@ -175,7 +177,7 @@ impl Reconciler {
         for Shown { object, seen, json } in objects {
             let json = json.as_deref().map(RawValue::get);
             version = self.watches.answered(&object, json, seen, now);
-            self.leading.requests.of(&object).denials = 0;
+            self.leading.requests.of(&object).denied_until = Duration::ZERO;
         }
         let object = request.object.as_str();
         let is_unchanged =

@@ -79,9 +79,9 @@ fn what_changed_nothing_waits_for_a_change() {
     }
 }
 
-/// Denies changes of an object, this number of times, at this second.
-fn deny(requests: &mut Requests, object: &Object<String>, times: usize, second: u64) {
-    (0..times).for_each(|_| requests.of(object).denied("frozen".into(), s(second)));
+/// Denies a change of an object at this second.
+fn deny(requests: &mut Requests, object: &Object<String>, second: u64) {
+    requests.of(object).denied("frozen".into(), s(second));
 }
 
 fn denied(requests: &Requests, second: u64) -> Option<(Option<String>, Option<String>)> {
@@ -94,26 +94,28 @@ fn denied(requests: &Requests, second: u64) -> Option<(Option<String>, Option<St
 }
 
 #[test]
-fn three_denials_hold_a_node_for_a_while() {
+fn a_minute_of_denials_holds_a_node_for_a_while() {
     let (mut requests, node) = (Requests::default(), Object::Node("n".to_owned()));
     let held = Some((Some("the Node: frozen".to_owned()), None));
-    deny(&mut requests, &node, 2, 1);
-    assert_eq!(denied(&requests, 1), None);
-    deny(&mut requests, &node, 1, 1);
-    assert_eq!(denied(&requests, 300), held);
-    assert_eq!(denied(&requests, 301), None);
-    deny(&mut requests, &node, 1, 301);
-    assert_eq!(denied(&requests, 302), None, "the others are forgotten");
-    deny(&mut requests, &node, 2, 302);
-    assert_eq!(denied(&requests, 303), held);
-    requests.of(&node).wait_for_change(None, s(303));
-    assert_eq!(denied(&requests, 303), held, "it has not changed the Node");
-    requests.of(&node).changed("", s(303));
-    assert_eq!(denied(&requests, 303), None);
+    for second in [1, 30, 60] {
+        deny(&mut requests, &node, second);
+        assert_eq!(denied(&requests, second), None);
+    }
+    deny(&mut requests, &node, 61);
+    assert_eq!(denied(&requests, 360), held);
+    assert_eq!(denied(&requests, 361), None);
+    deny(&mut requests, &node, 361);
+    assert_eq!(denied(&requests, 362), None, "the others are forgotten");
+    deny(&mut requests, &node, 421);
+    requests.of(&node).wait_for_change(None, s(422));
+    assert_eq!(denied(&requests, 422), held, "it has not changed the Node");
+    requests.of(&node).changed("", s(422));
+    assert_eq!(denied(&requests, 422), None);
     let shadow = Object::ShadowSpec("brs-n".to_owned());
-    deny(&mut requests, &shadow, 3, 303);
+    deny(&mut requests, &shadow, 422);
+    deny(&mut requests, &shadow, 482);
     let held = Some((None, Some("the node's shadow: frozen".to_owned())));
-    assert_eq!(denied(&requests, 303), held);
+    assert_eq!(denied(&requests, 482), held);
 }
 
 /// A quota refuses its shadow, so nothing but this tells of the node.
@@ -125,7 +127,7 @@ fn only_requests_under_way_outlive_their_node() {
     let mut requests = Requests::default();
     let gone = (0..10).map(|nth| format!("brs-gone-{nth}"));
     for name in gone.chain(["brs-n".to_owned(), "brs-sent".to_owned()]) {
-        deny(&mut requests, &Object::ShadowSpec(name), 3, 0);
+        deny(&mut requests, &Object::ShadowSpec(name), 0);
     }
     let [kept, sent] = ["brs-n", "brs-sent"].map(|name| Object::ShadowSpec(name.to_owned()));
     requests.of(&sent).begin();
