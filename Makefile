@@ -43,7 +43,6 @@ SCHEDULE ?=
 
 # For `make bench`: which figures (all, or `scale,starts`), where the table is written as JSON, and further options
 # (`--nodes 10,100`, `--help`).
-BENCH_TO ?= $(TARGET)/bench.json
 BENCH ?=
 
 # For `make mutants`: the files that are changed, or only what differs from this commit; and further options (`--jobs 2`,
@@ -203,7 +202,7 @@ chaos: control-plane programs ## Makes faults from a seed while 20 nodes are upd
 .PHONY: bench
 bench: control-plane programs ## Measures what a user of the operator pays, and prints one table (25 minutes, and builds; ONLY=pass,roll-out,starts,scale, BENCH='--nodes 10,100')
 	@cargo build --release --locked --quiet -p brupop-bench
-	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/release/brupop-bench $(ONLY:%=--only %) --to $(BENCH_TO) $(BENCH)
+	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/release/brupop-bench $(ONLY:%=--only %) $(BENCH)
 
 .PHONY: mutants
 mutants: ## Changes what decides, place by place, and expects that a test fails each time (MUTATED=reconciler/core/src/decide/allocate.rs, IN_DIFF=commit; hours for all)

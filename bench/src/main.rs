@@ -9,7 +9,6 @@ mod scale;
 mod starts;
 mod table;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::LazyLock;
 use std::time::Instant;
@@ -27,9 +26,6 @@ struct Arguments {
     /// Measure only these parts, separated by commas
     #[arg(long, value_delimiter = ',')]
     only: Vec<Part>,
-    /// Write the table here, too, as JSON
-    #[arg(long)]
-    to: Option<PathBuf>,
     /// roll-out: how often each small fleet is updated
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
     times: u8,
@@ -97,9 +93,6 @@ async fn bench(arguments: &Arguments) -> Result<ExitCode> {
     }
     say("done");
     println!("\n{}", report.render());
-    if let Some(to) = &arguments.to {
-        report.write(to)?;
-    }
     if failed.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }

@@ -13,7 +13,6 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::json;
 
-use crate::say;
 use crate::table::Figure;
 
 /// Number of reports to each of the two API servers.
@@ -21,14 +20,14 @@ const REPORTS: u32 = 1500;
 
 /// Reports in turn to an API server without the operator and to one with it.
 pub async fn measure() -> Result<Vec<Figure>> {
-    say("a kubelet reports with and without the operator");
-    let (bare, with) = (
-        ControlPlane::start(Options::API).await?,
-        ControlPlane::start(Options::API).await?,
-    );
-    apply_overlay(&with, "default").await?;
+    let bare = ControlPlane::start(Options::API).await?;
+    let installed = ControlPlane::start(Options::API).await?;
+    apply_overlay(&installed, "default").await?;
     let node = NewNode::numbered(0);
-    let servers = [kubelet(&bare, &node).await?, kubelet(&with, &node).await?];
+    let servers = [
+        kubelet(&bare, &node).await?,
+        kubelet(&installed, &node).await?,
+    ];
     let mut times = [vec![], vec![]];
     for number in 0..REPORTS {
         for (nodes, times) in servers.iter().zip(&mut times) {
@@ -38,10 +37,12 @@ pub async fn measure() -> Result<Vec<Figure>> {
         }
     }
     let [without, with] = times.map(|times| median(times).unwrap_or(f64::NAN));
-    let note = format!("{with:.2} ms of {without:.2}; median of {REPORTS}");
+    let medians = format!("{with:.2} ms of {without:.2}; median of {REPORTS}");
     let what = "a kubelet's report, relative to a cluster without the operator";
     Ok(vec![
-        Figure::new(what, with / without, "").aim(1.02).note(note),
+        Figure::new(what, with / without, "")
+            .aim(1.02)
+            .note(medians),
     ])
 }
 

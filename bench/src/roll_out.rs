@@ -183,7 +183,7 @@ pub async fn measure(times: usize, large: usize) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Requests with nothing to drain, and how many more with pods. Our own pods are not moved.
+/// Requests with nothing to drain, and with pods. Our own pods are not moved.
 pub async fn requests(large: usize) -> Result<Vec<Figure>> {
     let nothing = RollOut {
         nodes: NODES,
@@ -200,25 +200,11 @@ pub async fn requests(large: usize) -> Result<Vec<Figure>> {
         pods_per_node: PODS,
         ..nothing
     };
-    let (mut figures, mut all) = (vec![], vec![]);
+    let mut figures = vec![];
     for (roll_out, aim) in [(nothing, 27.0), (pods, 32.0), (in_waves, 25.5)] {
         let measured = roll_out.run().await?;
         figures.extend(roll_out.figures(&measured, aim));
-        all.push(measured.requests);
     }
-    let [without, with, ..] = &all[..] else {
-        return Ok(figures);
-    };
-    let sum = |requests: &Requests| number(requests.during.values().sum());
-    let more = sum(with) - sum(without) - number(with.evicted);
-    figures.push(
-        Figure::new(
-            "- more for each node with pods, beside its evictions",
-            more / number(NODES),
-            "",
-        )
-        .note(format!("{PODS} pods on each node")),
-    );
     Ok(figures)
 }
 
@@ -248,6 +234,7 @@ impl RollOut {
             part("by the reconciler", requests.by("reconciler")),
             part("by the agents", requests.by("agent")),
             part("by the webhook", requests.by("webhook")),
+            part("of these, evictions", requests.evicted),
             part(
                 "beside these, that the host names a version",
                 requests.offers,

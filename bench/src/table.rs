@@ -1,14 +1,11 @@
-//! Prints the figures with their aims, as a table and as JSON.
+//! Prints the figures with their aims, as a table.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
-use anyhow::{Context as _, Result};
 use jiff::Timestamp;
-use serde::Serialize;
 
 /// One figure. The less, the better.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     pub name: String,
     /// The measured value, in `unit`.
@@ -17,8 +14,6 @@ pub struct Figure {
     unit: &'static str,
     /// The value that it should not exceed.
     aim: Option<f64>,
-    /// Whether the aim is met.
-    met: Option<bool>,
     /// The way of measuring, where that is not obvious.
     note: String,
 }
@@ -31,7 +26,6 @@ impl Figure {
             value,
             unit,
             aim: None,
-            met: None,
             note: String::new(),
         }
     }
@@ -40,7 +34,6 @@ impl Figure {
     #[must_use]
     pub fn aim(mut self, aim: f64) -> Self {
         self.aim = Some(aim);
-        self.met = Some(self.value <= aim);
         self
     }
 
@@ -64,7 +57,7 @@ impl Figure {
 }
 
 /// All figures of a run, and where it took place.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// When and where it began, and what else ran there.
     began: String,
@@ -97,7 +90,8 @@ impl Report {
         );
         for figure in &self.figures {
             let aim = figure.aim.map(|aim| figure.text(aim)).unwrap_or_default();
-            let met = figure.met.map_or("", |met| if met { "yes" } else { "no" });
+            let is_met = |aim| if figure.value <= aim { "yes" } else { "no" };
+            let met = figure.aim.map_or("", is_met);
             let note = if figure.note.is_empty() {
                 String::new()
             } else {
@@ -112,11 +106,6 @@ impl Report {
             );
         }
         text
-    }
-
-    pub fn write(&self, to: &Path) -> Result<()> {
-        std::fs::write(to, serde_json::to_vec_pretty(self)?)
-            .with_context(|| to.display().to_string())
     }
 }
 

@@ -5,18 +5,13 @@ mod world;
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
-use brupop_testbed::median;
+use anyhow::Result;
 use clap::Args;
-use jiff::Timestamp;
 
 use self::reconciler::{Asked, Reconciler};
 use self::world::World;
 use crate::say;
 use crate::table::{Figure, number};
-
-/// Number of nodes that learn of an update while nothing else happens.
-const RELEASES: usize = 5;
 
 /// The sizes of the fleets.
 #[derive(Clone, Debug, Args)]
@@ -27,9 +22,6 @@ pub struct Options {
     /// scale: pods of tenants on each node
     #[arg(long, default_value_t = 30)]
     pods_per_node: u32,
-    /// scale: for how long pods change
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
-    seconds: u64,
 }
 
 /// Measures a fleet of each size.
@@ -43,8 +35,8 @@ pub async fn measure(options: &Options) -> Result<Vec<Figure>> {
 
 async fn fleet(nodes: usize, options: &Options) -> Result<Vec<Figure>> {
     let pods = usize::try_from(options.pods_per_node)?;
-    // This node, and those after it, do not wait from the beginning. Those between have nothing to do all the time.
-    let spare = nodes - RELEASES - 1;
+    // The last node does not wait from the beginning. Those between have nothing to do all the time.
+    let spare = nodes - 1;
     let waiting = nodes.div_ceil(20).min(spare - 1);
     say(&format!(
         "making {nodes} nodes, each with its shadow, its agent's pod, and {pods} pods of tenants"
@@ -55,9 +47,6 @@ async fn fleet(nodes: usize, options: &Options) -> Result<Vec<Figure>> {
     say("the first start: no shadow says yet why it does not move");
     let mut asked = Asked::from_now(&world.control_plane);
     let (first, _) = start(&world, &mut asked).await?;
-    let is_said = |asked: &Asked| asked.conditions.len() >= nodes;
-    asked.until("every shadow says why", is_said).await?;
-    let all_said = first.since.elapsed().as_secs_f64();
     asked.until_settled().await?;
     let at_work = first.usage()?;
 
@@ -67,13 +56,12 @@ async fn fleet(nodes: usize, options: &Options) -> Result<Vec<Figure>> {
     world.is_known(spare).await?;
     let (second, to_first_action) = start(&world, &mut asked).await?;
     asked.until_settled().await?;
-    say("one node after the other gets to know of the update");
-    let known = releases(&world, &mut asked, nodes).await?;
 
     say("nothing is to be done, and pods change");
     let (silence, idle, began) = (asked.writes, second.usage()?, Instant::now());
-    let time = Duration::from_secs(options.seconds);
-    let changes = world.change_pods(waiting..spare, pods, time).await?;
+    let changes = world
+        .change_pods(waiting..spare, pods, Duration::from_secs(10))
+        .await?;
     let (took, later) = (began.elapsed().as_secs_f64(), second.usage()?);
     asked.read()?;
     let writes = number(asked.writes - silence);
@@ -84,19 +72,7 @@ async fn fleet(nodes: usize, options: &Options) -> Result<Vec<Figure>> {
     let peak = later.peak.max(at_work.peak);
     let rate = format!("{:.0} in a second", number(changes) / took);
     Ok(vec![
-        figure(
-            "from an agent's report of a release to the first step",
-            known,
-            "s",
-        )
-        .aim(if nodes <= 10 { 0.1 } else { 0.5 })
-        .note(format!("median of {RELEASES}, nothing else goes on")),
         figure("reconciler: start to first action", to_first_action, "s").aim(10.0),
-        figure(
-            "reconciler: first start until every shadow says why",
-            all_said,
-            "s",
-        ),
         figure("reconciler: resident, idle", idle.resident, "MiB"),
         figure("reconciler: resident, at most", peak, "MiB").aim(if nodes <= 1000 {
             40.0
@@ -112,26 +88,10 @@ async fn fleet(nodes: usize, options: &Options) -> Result<Vec<Figure>> {
 
 /// Starts the reconciler; returns when it has acted, and how many seconds that took.
 async fn start(world: &World, asked: &mut Asked) -> Result<(Reconciler, f64)> {
-    let begun = asked.actions.len();
+    let begun = asked.actions;
     let reconciler = Reconciler::start(&world.control_plane).await?;
-    let has_acted = |asked: &Asked| asked.actions.len() > begun;
+    let has_acted = |asked: &Asked| asked.actions > begun;
     asked.until("the first action", has_acted).await?;
     let took = reconciler.since.elapsed().as_secs_f64();
     Ok((reconciler, took))
-}
-
-/// From the report of an agent that its host has chosen an update to the first change of a spec, where nothing else goes
-/// on: the median of some nodes, one after the other, in seconds.
-async fn releases(world: &World, asked: &mut Asked, nodes: usize) -> Result<f64> {
-    let mut times = vec![];
-    for nth in 1..=RELEASES {
-        asked.read()?;
-        let (acted, known) = (asked.actions.len(), Timestamp::now());
-        world.is_known(nodes - nth).await?;
-        let has_acted = |asked: &Asked| asked.actions.len() > acted;
-        asked.until("a change of a spec", has_acted).await?;
-        times.push(asked.actions[acted].duration_since(known).as_secs_f64());
-        asked.until_settled().await?;
-    }
-    median(times).context("nothing was measured")
 }

@@ -1,6 +1,5 @@
 //! The reconciler's process, and what it asks of the API server, by its audit log.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -9,7 +8,6 @@ use brupop_testbed::operator::{NAMESPACE, binaries};
 use brupop_testbed::sandbox::{Process, Signal};
 use brupop_testbed::usage::Usage;
 use brupop_testbed::{ControlPlane, await_within};
-use jiff::Timestamp;
 use tokio::process::Command;
 use tokio::time::timeout;
 
@@ -22,10 +20,8 @@ pub struct Asked {
     reader: AuditReader,
     /// Number of these writes.
     pub writes: usize,
-    /// Shadows whose conditions were written.
-    pub conditions: BTreeSet<String>,
-    /// When specs of shadows were written.
-    pub actions: Vec<Timestamp>,
+    /// Number of writes of shadows' specs.
+    pub actions: usize,
 }
 
 impl Asked {
@@ -34,8 +30,7 @@ impl Asked {
         Self {
             reader: control_plane.audit().from_now(),
             writes: 0,
-            conditions: BTreeSet::new(),
-            actions: vec![],
+            actions: 0,
         }
     }
 
@@ -44,15 +39,8 @@ impl Asked {
         for event in self.reader.read()?.iter().filter(|event| is_write(event)) {
             let object = &event.object;
             self.writes += 1;
-            match (object.resource.as_str(), object.subresource.as_str()) {
-                ("bottlerocketshadows", "status") => {
-                    self.conditions.insert(object.name.clone());
-                }
-                ("bottlerocketshadows", _) if event.verb == "patch" => {
-                    self.actions.push(event.request_received_timestamp);
-                }
-                _ => {}
-            }
+            let is_spec = object.resource == "bottlerocketshadows" && object.subresource.is_empty();
+            self.actions += usize::from(is_spec && event.verb == "patch");
         }
         Ok(())
     }
