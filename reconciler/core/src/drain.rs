@@ -108,8 +108,6 @@ pub struct DrainPlan {
     pub held: Vec<PodKey>,
     /// Pods that the drain does not wait for; see [`Arrivals::is_left`].
     pub left: Vec<PodKey>,
-    /// Pods are left that a budget blocked when the drain began.
-    pub first_left: bool,
     /// A budget blocks one of the pods now.
     pub is_blocked: bool,
     /// Terminating pods, and when each should be gone.
@@ -230,20 +228,11 @@ impl DrainPlan {
         self.stuck.extend(stay);
     }
 
-    /// Notes whether pods (UIDs) are left that are evicted before all others. If they are `alone`, others are not evicted
-    /// meanwhile.
-    pub fn put_first(&mut self, first: &BTreeSet<String>, alone: bool) {
-        if self.evict_operator_pods {
-            return;
-        }
+    /// As long as one of these pods (UIDs) is left, others are not evicted.
+    pub fn put_first(&mut self, first: &BTreeSet<String>) {
         let leaving = self.leaving.iter().map(|(_, pod)| pod);
-        self.first_left = self
-            .evict
-            .iter()
-            .chain(&self.held)
-            .chain(leaving)
-            .any(|pod| first.contains(&pod.uid));
-        if self.first_left && alone {
+        let mut left = self.evict.iter().chain(&self.held).chain(leaving);
+        if !self.evict_operator_pods && left.any(|pod| first.contains(&pod.uid)) {
             self.hold(|uid| !first.contains(uid));
         }
     }

@@ -305,11 +305,11 @@ impl<'a> NodeView<'a> {
         }
     }
 
-    /// Whether a person has ended the back-off after the last failure. That is so until an attempt fails again.
-    pub fn is_retried(&self) -> bool {
-        let retry = self.node.and_then(|node| node.retry);
-        self.shadow
-            .is_some_and(|shadow| shadow.spec.is_retried(retry))
+    /// Whether the Node that owns the shadow has lost its label.
+    pub(crate) fn is_opted_out(&self) -> bool {
+        self.node.is_some_and(|node| {
+            !node.labelled && self.owner_uid.is_none_or(|uid| uid == node.uid.as_str())
+        })
     }
 
     /// The person's number, if it is of no more use: the node has failed again since, or succeeded.

@@ -303,10 +303,9 @@ impl Basis {
         let node = record.and_then(|record| record.node.as_ref());
         let uid = node.map_or("", |node| node.uid.as_str());
         let of_node = (uid, marker);
-        let spec = record
-            .and_then(NodeRecord::shadow)
-            .and_then(ShadowFacts::of);
-        let blocked_before = spec.is_some_and(|ShadowFacts { spec, .. }| {
+        let shadow = record.and_then(NodeRecord::shadow);
+        let spec = shadow.map(|shadow| &shadow.spec);
+        let blocked_before = spec.is_some_and(|spec| {
             let failure = spec.last_failure.as_ref().map(|it| it.reason.as_str());
             failure == Some(Abort::DrainBlocked.as_str())
                 && !spec.is_retried(node.and_then(|node| node.retry))
@@ -380,7 +379,9 @@ impl Look {
         let blocked = blocked.unwrap_or_default();
         plan.is_blocked = !blocked.is_empty();
         let first = same_drain.map_or(blocked, |before| before.first.clone());
-        plan.put_first(&first, !from.force && !from.time.first_over);
+        if !from.force && !from.time.first_over {
+            plan.put_first(&first);
+        }
         let times = [next_overdue(pods(), time), from.time.next];
         let times = times.into_iter().flatten().map(|at| now + until(time, at));
         let obstacle = drain::obstacle(pods, budgets, ours, from.respects, time);
