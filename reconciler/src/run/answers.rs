@@ -150,7 +150,9 @@ impl Sent {
 
     /// The API server did not take the change, whatever the object's version.
     pub(crate) fn denied(&mut self, why: String, now: Duration) {
-        if now >= self.denied_until {
+        let is_first = self.denied_until.is_zero();
+        let last = self.denied_until.saturating_sub(DENIAL_HOLDS_FOR);
+        if is_first || now >= last + 2 * LONGEST_BACK_OFF {
             self.denied_since = now;
         }
         (self.denied_because, self.denied_until) = (why, now + DENIAL_HOLDS_FOR);

@@ -225,14 +225,16 @@ impl Reconciler {
     ) {
         let (name, now, word) = (view.shadow_name, self.now(), reason.as_str());
         let told = self.leading.told.node(name);
-        let before = told.reason.replace(word);
         let stored = || Some(&*told_progress(cluster.shadow(name)?)?.reason);
-        if before.or_else(stored) == Some(word) {
+        if told.reason.or_else(stored) == Some(word) {
+            told.reason = Some(word);
             return;
         }
+        // Without a line it is told in a later pass.
         let Some(left_out) = told.take_line(now) else {
             return;
         };
+        told.reason = Some(word);
         let event = EventText::of_reason(view, reason, &wanted.message);
         let context = Context::of(cluster, view, word, event);
         let (left_out, says) = ((left_out > 0).then_some(left_out), &wanted.message);

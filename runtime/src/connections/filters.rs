@@ -49,22 +49,24 @@ pub fn admitted(
     authorizer: Option<Arc<Authorizer>>,
     says: fn(StatusCode) -> &'static str,
 ) -> impl Filter<Extract = (), Error = Rejection> + Clone {
-    let admit = move |headers: HeaderMap| {
+    let admit = move |headers: HeaderMap, permit: Arc<Permit>| {
         let authorizer = authorizer.clone();
         async move {
-            let Some(authorizer) = authorizer else {
-                return Ok(());
-            };
-            let admitted = authorizer.admit(headers).await;
-            admitted.map_err(|status| {
-                Rejection::from(ErrorPage {
-                    status,
-                    says: says(status),
-                })
-            })
+            if let Some(authorizer) = authorizer {
+                let admitted = authorizer.admit(headers).await;
+                admitted.map_err(|status| {
+                    Rejection::from(ErrorPage {
+                        status,
+                        says: says(status),
+                    })
+                })?;
+            }
+            permit.answer();
+            Ok::<_, Rejection>(())
         }
     };
-    warp::header::headers_cloned().and_then(admit).untuple_one()
+    let headers = warp::header::headers_cloned().and(warp::ext::get());
+    headers.and_then(admit).untuple_one()
 }
 
 /// The body of a request, in memory of its own. One that announces no length is refused, for there is nothing to believe then,

@@ -364,7 +364,12 @@ impl<'a> Case<'_, 'a> {
         if !self.node.labelled {
             abort(Abort::NotLabelled)
         } else if self.view.time.step_overdue {
-            abort(Abort::NotConfirmed)
+            // One that has confirmed it, and whose pod is not Ready any more, says nothing of the image.
+            abort(if self.shadow.reached() {
+                Abort::DeadlineExceeded
+            } else {
+                Abort::NotConfirmed
+            })
         } else {
             wait(reason)
         }
@@ -457,7 +462,8 @@ impl<'a> Case<'_, 'a> {
                 ),
             };
         }
-        self.await_confirmation(Reason::Monitoring)
+        let told = Reason::of_status(shadow.status).filter(|_| view.agent_ready);
+        self.await_confirmation(told.unwrap_or(Reason::Monitoring))
     }
 }
 

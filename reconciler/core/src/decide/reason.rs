@@ -509,7 +509,7 @@ enum Blame {
     OfNode,
     /// The node's, because of its pods.
     OfDrain,
-    /// The version's as well: it was seen on Nodes, which no agent can write.
+    /// The version's as well: it was seen on Nodes, which no agent can write, or the agent said nothing.
     OfVersion,
 }
 

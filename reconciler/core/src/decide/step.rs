@@ -151,7 +151,11 @@ impl<'a> Step<'a> {
                 let failed = failure(fleet, view, shadow, why).map(Value::LastFailure);
                 let failed = failed.map(|failed| (Field::SpecLastFailure, failed));
                 let sets = [ungranted, no_baseline].into_iter().chain(failed);
-                (Some(State::Idle), vec![claim], sets.collect())
+                let current = Value::state_or_absent(shadow.status.current_state);
+                let unconfirmed = why == Abort::NotConfirmed;
+                let unconfirmed = unconfirmed.then_some((Field::CurrentState, current));
+                let tests = unconfirmed.into_iter().chain([claim]);
+                (Some(State::Idle), tests.collect(), sets.collect())
             }
             _ => return None,
         };

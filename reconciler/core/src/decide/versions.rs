@@ -1,6 +1,7 @@
 //! The ledger's record of each version and variant: how many nodes reached it, which failed, and whether it is halted.
 //!
-//! All of it rests on Nodes and our own spec. Nothing that an agent reports can count a failure or resume a version. A person
+//! All of it rests on Nodes, our own spec, and an agent's silence after the reboot. Nothing that an agent reports can count a failure
+//! or resume a version. A person
 //! resumes a version by the exact time of its halt. So a halt is later than what the spec names already, whatever the leaders'
 //! clocks say, and each further failure makes it later: nobody resumes what they could not have seen.
 //!
@@ -455,14 +456,17 @@ impl<'a> Survey<'a> {
         records: &[VersionRecord],
         resumed: &[Release<'_>],
     ) -> Vec<DonePool> {
-        let mut versions: Vec<&str> = vec![];
+        // Whatever a host makes up, what a pool is done with stays.
         let is_known = |record: &&VersionRecord| {
             let release = (record.version.as_str(), record.variant.as_str());
             self.known.contains(&release)
         };
-        for record in records.iter().rev().filter(is_known) {
-            if versions.len() < DONE_VERSIONS_MAX && !versions.contains(&record.version.as_str()) {
-                versions.push(&record.version);
+        let known = records.iter().rev().filter(is_known);
+        let known = known.map(|record| record.version.as_str());
+        let mut versions: Vec<&str> = vec![];
+        for version in known.chain(fleet.done_pools.iter().map(|done| done.version.as_str())) {
+            if versions.len() < DONE_VERSIONS_MAX && !versions.contains(&version) {
+                versions.push(version);
             }
         }
         let pools = self.followed.keys().take(DONE_POOLS_MAX);

@@ -115,6 +115,7 @@ impl EventText {
             Step::Abort(why) => {
                 let (left, what_to_do) = (left_behind(&shadow, why), what_to_do(why.remedy()));
                 let why = Reason::Aborting(why).message();
+                let current = view.node.and_then(|node| node.version()).unwrap_or(current);
                 let note = format!("{why} ({current}, wanted {version}){left}{what_to_do}");
                 ("UpdateAborted", true, note)
             }
@@ -126,7 +127,7 @@ impl EventText {
                 );
                 ("UpdatedNodeRemoved", false, note)
             }
-            Step::DeleteShadow { .. } if view.node.is_some_and(|node| !node.labelled) => {
+            Step::DeleteShadow { .. } if view.is_opted_out() => {
                 let note = format!(
                     "the label {}={} is gone, so the node is no longer updated; it runs {current}",
                     names::UPDATER_INTERFACE_LABEL,
@@ -234,7 +235,8 @@ fn left_behind(shadow: &ShadowFacts<'_>, why: Abort) -> String {
     match spec.version.as_deref() {
         _ if status.attempt != spec.attempt => String::new(),
         // The host already runs the image that it would undo.
-        _ if why == Abort::FellBack || spec.version == status.current_version => String::new(),
+        _ if matches!(why, Abort::FellBack | Abort::NotConfirmed) => String::new(),
+        _ if spec.version == status.current_version => String::new(),
         // The DaemonSet's pod went with the label.
         Some(version) if why == Abort::NotLabelled => format!(
             "; its agent is gone and cannot undo anything: if {version} is activated, the host boots it at its next reboot"

@@ -218,6 +218,17 @@ fn a_pool_stays_done_whatever_versions_a_host_makes_up() {
     };
     let write = allocate(&fleet, &[updated("brs-a", 0, AWS)]).write;
     assert!(canaries_are_done(write.as_ref()));
+    let Some(Value::DonePools(done)) = sets(&write.unwrap(), Field::DonePools) else {
+        panic!("it is done")
+    };
+    let fleet = FleetFacts {
+        done_pools: &done,
+        ..fleet
+    };
+    let mut later = updated("brs-a", 0, AWS);
+    runs(&mut later, "9.0.0");
+    let write = allocate(&fleet, &[later]).write;
+    assert!(canaries_are_done(write.as_ref()), "nobody runs it any more");
 }
 
 #[test]

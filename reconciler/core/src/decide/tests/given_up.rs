@@ -101,6 +101,13 @@ fn a_silent_agent_loses_its_slot() {
         assert_eq!(decide(&fleet(), &view).step, None, "{state}");
         let late = view.with(|view| view.time.step_overdue = true);
         assert_eq!(aborts(&late), Some(Abort::NotConfirmed), "{state}");
+        let confirmed = late
+            .with_shadow(|it| it.status.current_state = Some(state))
+            .with(|view| view.time.verified = false);
+        if state == MonitoringUpdate {
+            // Its pod may be replaced, or its image be missing.
+            assert_eq!(aborts(&confirmed), Some(Abort::DeadlineExceeded));
+        }
         let failed = view.with_shadow(|it| it.status.current_state = Some(ErrorReset));
         assert_eq!(aborts(&failed), None, "{state}: no report fails a version");
         let unlabelled = view.with_node(|node| node.labelled = false);
