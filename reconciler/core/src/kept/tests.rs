@@ -155,6 +155,26 @@ fn the_budgets_of_a_namespace_are_bounded() {
     assert!(budgets.too_many().next().is_none() && budgets.all().len() == 1);
 }
 
+#[derive(Default)]
+struct Large;
+
+impl Foreign for Large {
+    const OF_GROUP_MAX: usize = 0;
+    const OF_ALL_MAX: usize = 0;
+    fn weight(&self) -> usize {
+        1
+    }
+}
+
+#[test]
+fn a_group_that_is_empty_does_not_give_way() {
+    let mut kept = Kept::default();
+    kept.retain(["empty"]);
+    let (metadata, body) = (budget("b", "b", "app").metadata, Ok(Large));
+    kept.put("b", Item { metadata, body });
+    assert!(kept.has("empty") && !kept.has("b"));
+}
+
 #[derive(Clone, Debug)]
 enum Told {
     Retain(Vec<u8>),
