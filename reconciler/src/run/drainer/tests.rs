@@ -2,7 +2,6 @@ use std::convert::Infallible;
 
 use brupop_api::shadow::LastFailure;
 use brupop_api::{BottlerocketShadow, names};
-use brupop_core::objects::NodeFacts;
 use futures::FutureExt as _;
 use http::{Request, Response};
 use http_body_util::Full;
@@ -53,21 +52,16 @@ fn others_are_left_in_peace_after_a_drain_that_a_budget_blocked() {
         (Some("DrainBlocked"), Some(1), true),
     ] {
         let record = cluster.record("brs-a");
-        let mut node = NodeFacts::clone(record.node.as_ref().unwrap());
-        let marker = Marker {
-            drain_started_at: Some(began.to_string()),
-            ..Marker::default()
-        };
-        (node.marker, node.retry) = (Some(Ok(marker)), retry);
-        record.node = Some(Arc::new(node));
-        let mut shadow = BottlerocketShadow::clone(record.shadow().unwrap());
-        shadow.spec.last_failure = failure.map(|reason| LastFailure {
+        let node = Arc::make_mut(record.node.as_mut().unwrap());
+        let marker = node.marker.as_mut().unwrap().as_mut().unwrap();
+        marker.drain_started_at = Some(began.to_string());
+        node.retry = retry;
+        let shadow = Arc::make_mut(record.shadow.as_mut().unwrap());
+        shadow.body.as_mut().unwrap().spec.last_failure = failure.map(|reason| LastFailure {
             attempt: 1,
             reason: reason.to_owned(),
             ..LastFailure::default()
         });
-        let shadow = serde_json::from_value(json!(shadow)).unwrap();
-        record.shadow = Some(Arc::new(shadow));
         let rules = Policy::default().default_pool;
         let half = began + rules.durations.drain / 2;
         let basis = Basis::new(Some(record), &rules, &LeaderState::default(), half);
