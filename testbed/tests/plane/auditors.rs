@@ -105,6 +105,12 @@ async fn documented_audit_lines_match_the_audit_log() -> Result<()> {
     let lie = json!({"current_version": "6.6.6"});
     let by_webhook = line(&bed, 403, async || refused(0, claim, "agent-claim").await);
     let by_webhook = by_webhook.await?;
+    // Until the API server knows the policy, the webhook refuses it.
+    await_until("the policy is in force", async || {
+        let refusal = report(1, &lie).await.err()?.to_string();
+        refusal.contains("ValidatingAdmissionPolicy").then_some(())
+    })
+    .await?;
     let by_policy = line(&bed, 403, async || refused(1, lie, "agent-own-node").await);
     let found = BTreeMap::from([
         ("refused-by-webhook", by_webhook),
