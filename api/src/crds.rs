@@ -32,7 +32,7 @@ pub const POOL_NAME_MAX: usize = 63;
 pub const DEPENDS_ON_MAX: usize = 8;
 /// Most pools of which the ledger notes which versions they are done with.
 pub const DONE_POOLS_MAX: usize = 16;
-/// Most versions of which it notes that: those with the latest records.
+/// Most versions of which it notes that: first those that nodes run or want.
 pub const DONE_VERSIONS_MAX: usize = 16;
 /// Most gates of a pool.
 pub const GATES_MAX: usize = 4;
