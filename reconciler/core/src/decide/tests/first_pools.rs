@@ -227,6 +227,7 @@ fn a_pool_stays_done_whatever_versions_a_host_makes_up() {
     };
     let mut later = updated("brs-a", 0, AWS);
     runs(&mut later, "9.0.0");
+    wants(&mut later, "9.0.0");
     let write = allocate(&fleet, &[later]).write;
     assert!(canaries_are_done(write.as_ref()), "nobody runs it any more");
 }

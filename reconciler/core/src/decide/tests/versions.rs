@@ -176,18 +176,19 @@ fn a_proven_version_needs_two_failed_nodes() {
     assert_eq!(why(&five).unwrap(), latest);
 }
 
+/// Returns the usual slot with this change.
+fn holding(change: impl FnOnce(&mut Slot)) -> BTreeMap<String, Slot> {
+    let mut slots = SLOT.clone();
+    change(slots.get_mut(SHADOW).unwrap());
+    slots
+}
+
 #[test]
 fn an_absent_host_counts_and_keeps_its_slot() {
     assert_eq!(record(&fleet(), None, &[away()]), None, "in time");
     let away = away().with(|view| view.time.step_overdue = true);
     let write = allocate(&fleet(), &[away]).write.unwrap();
-    let counted = BTreeMap::from([(
-        SHADOW.to_owned(),
-        Slot {
-            counted: true,
-            ..SLOT[SHADOW].clone()
-        },
-    )]);
+    let counted = holding(|slot| slot.counted = true);
     assert_eq!(slot_of(&write, SHADOW).as_ref(), counted.get(SHADOW));
     let missing = record(&fleet(), None, &[away]).unwrap();
     assert_eq!(why(&missing).unwrap(), "it failed on n (NotReturned)");
@@ -243,23 +244,22 @@ fn an_absent_host_counts_and_keeps_its_slot() {
     assert!(counted.halted_at.is_some());
 
     let unclaimed = away.with_shadow(|shadow| shadow.status.reboot_claimed_boot_id = None);
-    assert_eq!(
-        record(&fleet(), None, &[unclaimed]),
-        None,
-        "it may have gone away by itself"
-    );
     let leaving = away.with_node(|node| node.leaving = true);
-    assert_eq!(
-        record(&fleet(), None, &[leaving]),
-        None,
-        "somebody removes it"
-    );
     let ready = away.with_node(|node| node.readiness = Some(readiness(true)));
-    assert_eq!(
-        record(&fleet(), None, &[ready]),
-        None,
-        "a claim is the agent's word"
-    );
+    for (says, away) in [
+        ("it may have gone away by itself", unclaimed),
+        ("somebody removes it", leaving),
+        ("a claim is the agent's word", ready),
+    ] {
+        assert_eq!(record(&fleet(), None, &[away]), None, "{says}");
+    }
+    let lost = holding(|slot| slot.lost = true);
+    let lost = FleetFacts {
+        slots: &lost,
+        ..fleet()
+    };
+    let removed = record(&lost, None, &[leaving]);
+    assert!(removed.is_some(), "somebody removes it because it was lost");
     let replaced = record(
         &fleet(),
         None,
