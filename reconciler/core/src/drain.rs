@@ -232,7 +232,7 @@ impl DrainPlan {
     pub fn put_first(&mut self, first: &BTreeSet<String>) {
         let leaving = self.leaving.iter().map(|(_, pod)| pod);
         let mut left = self.evict.iter().chain(&self.held).chain(leaving);
-        if !self.evict_operator_pods && left.any(|pod| first.contains(&pod.uid)) {
+        if left.any(|pod| first.contains(&pod.uid)) {
             self.hold(|uid| !first.contains(uid));
         }
     }

@@ -101,6 +101,10 @@ fn a_silent_agent_loses_its_slot() {
         assert_eq!(decide(&fleet(), &view).step, None, "{state}");
         let late = view.with(|view| view.time.step_overdue = true);
         assert_eq!(aborts(&late), Some(Abort::NotConfirmed), "{state}");
+        let decision = decide(&fleet(), &late);
+        let mut tests = write(&decision).tests.iter();
+        let is_tested = tests.any(|(field, _)| *field == Field::CurrentState);
+        assert!(is_tested, "its agent may confirm it meanwhile");
         let confirmed = late
             .with_shadow(|it| it.status.current_state = Some(state))
             .with(|view| view.time.verified = false);
@@ -113,22 +117,13 @@ fn a_silent_agent_loses_its_slot() {
         let unlabelled = view.with_node(|node| node.labelled = false);
         assert_eq!(aborts(&unlabelled), Some(Abort::NotLabelled), "{state}");
     }
+    let idle = updating(Idle, StagedAndPerformedUpdate);
+    let late = idle.with(|view| view.time.step_overdue = true);
     // Also the slot of a shadow that was made again.
-    let earlier = slot(SHADOW, "an earlier shadow", 1);
-    for fleet in [
-        fleet(),
-        FleetFacts {
-            slots: &earlier,
-            ..fleet()
-        },
-    ] {
-        let idle = updating(Idle, StagedAndPerformedUpdate);
+    for slots in [&*SLOT, &slot(SHADOW, "an earlier shadow", 1)] {
+        let fleet = FleetFacts { slots, ..fleet() };
         assert_eq!(allocate(&fleet, &[idle]).write, None);
-        assert!(
-            allocate(&fleet, &[idle.with(|view| view.time.step_overdue = true)])
-                .write
-                .is_some()
-        );
+        assert!(allocate(&fleet, &[late]).write.is_some());
     }
 }
 
