@@ -243,13 +243,15 @@ impl<'a> Decisions<'a> {
             Some((Field::Slot(shadow.name), Value::Slot(slot)))
         });
         let mut sets: Vec<(Field<'a>, Value<'a>)> = freed.chain(taken).collect();
+        let resumes = versions.resumes();
         sets.extend(versions.sets());
         if sets.is_empty() {
             return None;
         }
         let mut tests = ledger_tests(fleet, &sets);
-        if !self.taken.is_empty() {
-            // A patch that lingers must not begin an update once a person has paused the fleet, or made a new one.
+        if !self.taken.is_empty() || resumes {
+            // A patch that lingers must not begin an update once a person has paused the fleet, or made a new one, nor end a later
+            // halt once a person has taken the resume out.
             tests.push((Field::Uid, Value::text_or_absent(fleet.uid)));
             tests.push((Field::Generation, Value::number_or_absent(fleet.generation)));
         }

@@ -319,6 +319,11 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
         self.done_pools = Some(done).filter(|done| done != self.fleet.done_pools);
     }
 
+    /// Whether a halt ends in this pass because a person named it.
+    pub(super) fn resumes(&self) -> bool {
+        !self.resumed.is_empty()
+    }
+
     /// Returns what is to be set in the ledger.
     pub(super) fn sets(self) -> Vec<(Field<'a>, Value<'a>)> {
         let noted = self.noted.into_iter();
