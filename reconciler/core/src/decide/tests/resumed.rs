@@ -55,6 +55,21 @@ fn a_version_is_resumed_by_the_exact_time_of_its_halt() {
     }
 }
 
+/// Once the entry is taken out, a patch that lingers must not end a later halt.
+#[test]
+fn what_resumes_tests_the_spec() {
+    let halts = [halted(failed(&["a"]))];
+    let resumed = resuming(&halts[0]);
+    let fleet = FleetFacts {
+        versions: &halts,
+        resumed: &resumed,
+        ..without_slots()
+    };
+    let write = allocate(&fleet, &[]).write.unwrap();
+    let mut tests = write.tests.iter();
+    assert!(tests.any(|(field, _)| *field == Field::Generation));
+}
+
 #[test]
 fn a_later_halt_is_later_than_what_the_spec_names() {
     for (what, now, at) in [
