@@ -54,10 +54,9 @@ pub(crate) struct Sent {
     /// The reason of the last write of the object, and how often it recurred.
     written_for: (&'static str, u32),
     log: FailureLog,
-    /// When the first denial of several in a row came, why the last one, and until when they count.
-    denied_since: Duration,
+    /// When the first and the last of several denials in a row came, and why the last one.
+    denied: Option<[Duration; 2]>,
     denied_because: String,
-    denied_until: Duration,
 }
 
 impl Requests {
@@ -71,11 +70,14 @@ impl Requests {
         for record in cluster.records.values_mut() {
             (record.led.node_denied, record.led.shadow_denied) = (None, None);
         }
-        let is_denied = |sent: &Sent| {
-            let stands = sent.denied_since + DENIED_FOR + DENIAL_HOLDS_FOR;
-            sent.denied_until >= stands && now < sent.denied_until
-        };
-        for (object, sent) in self.objects.iter().filter(|(_, sent)| is_denied(sent)) {
+        for (object, sent) in &self.objects {
+            let Some([first, last]) = sent.denied else {
+                continue;
+            };
+            let until = last + DENIAL_HOLDS_FOR;
+            if last < first + DENIED_FOR || until <= now {
+                continue;
+            }
             let (shadow, why) = (object.shadow(), &sent.denied_because);
             let Some(record) = shadow.and_then(|name| cluster.records.get_mut(&*name)) else {
                 continue;
@@ -87,7 +89,7 @@ impl Requests {
                 }
                 _ => continue,
             }
-            wake.by(sent.denied_until);
+            wake.by(until);
         }
     }
 
@@ -150,12 +152,9 @@ impl Sent {
 
     /// The API server did not take the change, whatever the object's version.
     pub(crate) fn denied(&mut self, why: String, now: Duration) {
-        let is_first = self.denied_until.is_zero();
-        let last = self.denied_until.saturating_sub(DENIAL_HOLDS_FOR);
-        if is_first || now >= last + 2 * LONGEST_BACK_OFF {
-            self.denied_since = now;
-        }
-        (self.denied_because, self.denied_until) = (why, now + DENIAL_HOLDS_FOR);
+        let in_a_row = |[_, last]: &[Duration; 2]| now < *last + 2 * LONGEST_BACK_OFF;
+        let first = self.denied.filter(in_a_row).map_or(now, |[first, _]| first);
+        (self.denied, self.denied_because) = (Some([first, now]), why);
     }
 
     /// The request failed, or was made too early.
@@ -179,7 +178,7 @@ impl Reconciler {
         for Shown { object, seen, json } in objects {
             let json = json.as_deref().map(RawValue::get);
             version = self.watches.answered(&object, json, seen, now);
-            self.leading.requests.of(&object).denied_until = Duration::ZERO;
+            self.leading.requests.of(&object).denied = None;
         }
         let object = request.object.as_str();
         let is_unchanged =
