@@ -92,6 +92,8 @@ impl<'a> Step<'a> {
             Field::StatusRebootClaimedBootId,
             Value::text_or_absent(shadow.status.reboot_claimed_boot_id.as_deref()),
         );
+        let current = Value::state_or_absent(shadow.status.current_state);
+        let current = (Field::CurrentState, current);
         let ungranted = (Field::SpecRebootGrantedBootId, Value::Absent);
         let no_baseline = (Field::SpecBaselineBootId, Value::Absent);
         let (state, tests, sets) = match self {
@@ -122,14 +124,11 @@ impl<'a> Step<'a> {
                     (Field::SpecTransitionTimestamp, Value::text(fleet.now)),
                 ],
             ),
-            Self::Grant => {
-                let current = Value::state_or_absent(shadow.status.current_state);
-                (
-                    Some(State::RebootedIntoUpdate),
-                    vec![(Field::CurrentState, current), claim],
-                    vec![(Field::SpecRebootGrantedBootId, boot_id()?)],
-                )
-            }
+            Self::Grant => (
+                Some(State::RebootedIntoUpdate),
+                vec![current, claim],
+                vec![(Field::SpecRebootGrantedBootId, boot_id()?)],
+            ),
             Self::WithdrawGrant => (None, vec![claim], vec![ungranted]),
             Self::SkipReboot => (Some(State::RebootedIntoUpdate), vec![claim], vec![]),
             Self::Monitor => (
@@ -151,9 +150,8 @@ impl<'a> Step<'a> {
                 let failed = failure(fleet, view, shadow, why).map(Value::LastFailure);
                 let failed = failed.map(|failed| (Field::SpecLastFailure, failed));
                 let sets = [ungranted, no_baseline].into_iter().chain(failed);
-                let current = Value::state_or_absent(shadow.status.current_state);
-                let unconfirmed = why == Abort::NotConfirmed;
-                let unconfirmed = unconfirmed.then_some((Field::CurrentState, current));
+                // The agent may confirm the update meanwhile.
+                let unconfirmed = Some(current).filter(|_| why == Abort::NotConfirmed);
                 let tests = unconfirmed.into_iter().chain([claim]);
                 (Some(State::Idle), tests.collect(), sets.collect())
             }
