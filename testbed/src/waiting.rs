@@ -90,7 +90,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Time waited in vain with this progress, in tenths of a second.
+    /// Tenths of a second until a wait with this progress fails.
     async fn waited(progress: impl Fn() -> Option<Instant>) -> u128 {
         let began = Instant::now();
         let never = async || None::<()>;

@@ -26,6 +26,15 @@ pub(super) fn pool<'a>(name: &'a str, rules: &'a Rules) -> PoolFacts<'a> {
     }
 }
 
+/// The pool `canary`, and the pool `web` that comes after it.
+fn canary_first() -> [PoolFacts<'static>; 2] {
+    static RULES: LazyLock<[Rules; 2]> = LazyLock::new(|| {
+        [json!({}), json!({"dependsOn": [{"pool": "canary"}]})].map(|it| rules(&it))
+    });
+    let [first, follows] = &*RULES;
+    [pool("canary", first), pool("web", follows)]
+}
+
 /// Whether this write records that the pool `canary` has finished the new version.
 fn canaries_are_done(write: Option<&Write<'_>>) -> bool {
     let Some(Value::DonePools(done)) = write.and_then(|write| sets(write, Field::DonePools)) else {
@@ -85,11 +94,7 @@ fn wants(view: &mut NodeView<'static>, version: &'static str) {
 
 #[test]
 fn a_node_that_runs_an_older_version_keeps_its_pool_from_being_done() {
-    let (first, follows) = (
-        rules(&json!({})),
-        rules(&json!({"dependsOn": [{"pool": "canary"}]})),
-    );
-    let pools = [pool("canary", &first), pool("web", &follows)];
+    let pools = canary_first();
     let (none, nvidia) = (
         &vec![known_for(AWS, false)],
         &vec![known_for(AWS, false), known_for(NVIDIA, true)],
@@ -169,11 +174,7 @@ fn a_node_that_runs_an_older_version_keeps_its_pool_from_being_done() {
 
 #[test]
 fn a_pool_is_done_once_one_of_its_nodes_runs_the_version_in_service() {
-    let (first, follows) = (
-        rules(&json!({})),
-        rules(&json!({"dependsOn": [{"pool": "canary"}]})),
-    );
-    let pools = [pool("canary", &first), pool("web", &follows)];
+    let pools = canary_first();
     let versions = [known_for(AWS, false)];
     let nobody = limited(0);
     let fleet = FleetFacts {
@@ -201,11 +202,7 @@ fn a_pool_is_done_once_one_of_its_nodes_runs_the_version_in_service() {
 /// A stolen agent may name one version after the other, each of which gets a record.
 #[test]
 fn a_pool_stays_done_whatever_versions_a_host_makes_up() {
-    let (first, follows) = (
-        rules(&json!({})),
-        rules(&json!({"dependsOn": [{"pool": "canary"}]})),
-    );
-    let pools = [pool("canary", &first), pool("web", &follows)];
+    let pools = canary_first();
     let made_up = (0..DONE_VERSIONS_MAX).map(|nth| VersionRecord {
         version: format!("0.0.{nth}"),
         ..known_for(AWS, false)
@@ -234,18 +231,9 @@ fn a_pool_stays_done_whatever_versions_a_host_makes_up() {
 
 #[test]
 fn a_halt_of_one_variant_holds_no_other_behind_a_pool() {
-    let (canary, follows) = (
-        rules(&json!({})),
-        rules(&json!({"dependsOn": [{"pool": "canary"}]})),
-    );
     // Nobody begins: only what is noted matters here.
-    let pools = [
-        PoolFacts {
-            limit: 0,
-            ..pool("canary", &canary)
-        },
-        pool("web", &follows),
-    ];
+    let mut pools = canary_first();
+    pools[0].limit = 0;
     let (mixed, of_aws) = (
         &[updated("brs-a", 0, AWS), placed("brs-b", 0, NVIDIA)][..],
         &[updated("brs-a", 0, AWS)][..],
