@@ -14,13 +14,13 @@ use brupop_core::objects::{
 };
 use brupop_core::pool::Pool;
 use brupop_runtime::errors::describe;
-use brupop_runtime::{FailureLog, list_and_watch, only, patient};
+use brupop_runtime::{Beginnings, FailureLog, list_and_watch, only, patient};
 use futures::{Stream, StreamExt as _};
 use kube::api::ListParams;
 use kube::runtime::watcher::{self, Config, Event, watcher};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 /// The watches that keep the cluster up to date.
@@ -320,7 +320,7 @@ pub(crate) const LOOK_AGAIN: Duration = Duration::from_mins(5);
 /// Watches of the pods of some nodes, and of all budgets. Nothing is watched while no node is drained, about to be, or
 /// passed over.
 pub(crate) struct PodWatches {
-    turns: Arc<Semaphore>,
+    beginnings: Arc<Beginnings>,
     /// The pods that the watches have brought, by name of the shadow of their node.
     kept_pods: Arc<Mutex<Kept<Pod>>>,
     /// The budgets, by their namespace.
@@ -363,7 +363,7 @@ pub(crate) enum For {
 impl Default for PodWatches {
     fn default() -> Self {
         Self {
-            turns: Arc::new(Semaphore::new(LISTS_AT_ONCE)),
+            beginnings: Arc::new(Beginnings::new(LISTS_AT_ONCE)),
             kept_pods: Arc::default(),
             kept_budgets: Arc::default(),
             pods: BTreeMap::new(),
@@ -413,9 +413,9 @@ impl PodWatches {
             Api::<PodItem>::all(client.clone()),
             on_node(names::node_of_shadow(wanted.shadow).unwrap_or_default()),
         );
-        let (turns, kept) = (Arc::clone(&self.turns), Arc::clone(&self.kept_pods));
+        let (beginnings, kept) = (Arc::clone(&self.beginnings), Arc::clone(&self.kept_pods));
         let name = wanted.shadow.to_owned();
-        let begin = move || list_and_watch(api.clone(), of_node.clone(), Arc::clone(&turns));
+        let begin = move || list_and_watch(api.clone(), of_node.clone(), Arc::clone(&beginnings));
         let keep = move |event| keep_pod(&name, &mut locked(&kept), event);
         watches.watch("the pods of a node", begin, keep, &watches.pods_changed)
     }
@@ -432,8 +432,8 @@ impl PodWatches {
             Api::<Item<Budget>>::all(client.clone()),
             ListParams::default(),
         );
-        let (turns, kept) = (Arc::clone(&self.turns), Arc::clone(&self.kept_budgets));
-        let begin = move || list_and_watch(api.clone(), all.clone(), Arc::clone(&turns));
+        let (beginnings, kept) = (Arc::clone(&self.beginnings), Arc::clone(&self.kept_budgets));
+        let begin = move || list_and_watch(api.clone(), all.clone(), Arc::clone(&beginnings));
         let keep = move |event| keep_budget(&mut locked(&kept), event);
         let watch = watches.watch("budgets", begin, keep, &watches.changed);
         self.budgets = Some((watch, now + LOOK_AGAIN));

@@ -25,7 +25,7 @@ pub use endpoint::Health;
 pub use environment::Program;
 pub use failure_log::FailureLog;
 pub use heartbeat::Heartbeat;
-pub use listing::{Listing, list_and_watch};
+pub use listing::{Beginnings, Listing, list_and_watch};
 pub use own_thread::OwnThread;
 pub use shutdown::Shutdown;
 pub use watching::{only, patient, watch_one};

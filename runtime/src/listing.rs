@@ -1,13 +1,17 @@
-//! Lists of tenants' objects, and watches that begin with a list. A list is one request, whose answer is read object by object
+//! Lists of tenants' objects, and watches that begin with all of them. Each is one request, whose answer is read object by object
 //! as it arrives.
 //!
 //! kube's own, which serve for all other objects, have the whole answer in memory before any of it is read, so they ask for pages. That suits neither side here.
 //! An API server finds the pods of a node by an index, but for a page that continues it looks through all pods of the cluster:
 //! seconds where there are many. And anybody with a namespace can fill a page with objects of more than a megabyte each.
-//! Streaming lists would suit both, but Kubernetes 1.33, which is supported, serves none by default.
+//!
+//! A watch that begins with all objects names no version, so the API server first makes sure that its cache is as new as etcd.
+//! kube's own (`streaming_lists`) names version 0, and gets what the cache has, however old that is. An API server that does not
+//! serve it, as those of Kubernetes 1.33 by default, or whose cache does not get there in time, is asked for a list and a watch.
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_stream::try_stream;
@@ -19,8 +23,9 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Error, Resource};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::waits::jittered;
 use arriving::Arriving;
 use cutter::Cutter;
 
@@ -35,14 +40,18 @@ const LARGE: usize = 64 << 10;
 
 /// Longest time that a list takes, once its turn has come, or that a watch takes to begin: API servers give up after as long.
 const TIMEOUT: Duration = Duration::from_mins(1);
-/// The API server ends a watch after this time, in seconds.
-const WATCH_SECONDS: u32 = 290;
-/// A watch that should have ended for so long, and has not, has lost its connection.
-const OVERDUE: Duration = Duration::from_secs(5);
+/// The API server ends a watch after about this time.
+const WATCH: Duration = Duration::from_mins(50);
+/// A watch that brings nothing for so long has lost its connection: a bookmark comes each minute.
+const SILENCE: Duration = Duration::from_mins(5);
 /// A watch that ends sooner and has brought nothing has failed, whatever its end looks like.
 const SHORTEST: Duration = Duration::from_secs(5);
 
+/// The bookmark after the objects with which a watch begins.
+const ALL_BROUGHT: &str = "k8s.io/initial-events-end";
+
 const LATE: &str = "the answer did not arrive within a minute";
+const ENDED_EARLY: &str = "the watch ended before it had brought all objects";
 const NOT_OBJECTS: &str = "the answer contains something other than objects";
 
 /// The answer is none, for this reason.
@@ -113,12 +122,50 @@ async fn until<T>(end: Instant, answer: impl Future<Output = kube::Result<T>>) -
         .unwrap_or_else(|_| Err(invalid(LATE)))
 }
 
-/// As kube's `watcher`, with a [`Listing`]: all objects that these parameters select, and then each change. A list
-/// waits for a permit of `turns`. The stream ends after a failure, and [`patient`](crate::patient) begins another one.
+/// Says how watches begin: so many at once, and with a list if the API server has refused to bring the objects itself.
+pub struct Beginnings {
+    turns: Semaphore,
+    need_lists: AtomicBool,
+}
+
+impl Beginnings {
+    /// So many watches begin at once; the others wait.
+    pub fn new(at_once: usize) -> Self {
+        Self {
+            turns: Semaphore::new(at_once),
+            need_lists: AtomicBool::new(false),
+        }
+    }
+
+    /// A watch that begins with all objects; `None` if they have to be listed.
+    async fn all_and_changes<K>(
+        &self,
+        api: &Api<K>,
+        params: &ListParams,
+    ) -> kube::Result<Option<Changes<K>>>
+    where
+        K: Resource + Clone + DeserializeOwned,
+    {
+        if self.need_lists.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        match changes(api, params, None).await {
+            Err(Error::Api(status)) if status.is_invalid() => {
+                self.need_lists.store(true, Ordering::Relaxed);
+                Ok(None)
+            }
+            Err(Error::Api(status)) if status.code == 504 => Ok(None),
+            changes => changes.map(Some),
+        }
+    }
+}
+
+/// As kube's `watcher`: all objects that these parameters select, and then each change. An object may be deleted before all have
+/// come. The stream ends after a failure, and [`patient`](crate::patient) begins another one.
 pub fn list_and_watch<K>(
     api: Api<K>,
     params: ListParams,
-    turns: Arc<Semaphore>,
+    beginnings: Arc<Beginnings>,
 ) -> impl Stream<Item = watcher::Result<Event<K>>>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
@@ -126,19 +173,39 @@ where
     try_stream! {
         yield Event::Init;
         // Nobody closes it, so this is no error.
-        let turn = turns.acquire().await;
-        let mut listing = Listing::begin(&api, &params).await.map_err(watcher::Error::InitialListFailed)?;
-        while let Some(object) = listing.next().await.map_err(watcher::Error::InitialListFailed)? {
-            yield Event::InitApply(object);
+        let turn = beginnings.turns.acquire().await;
+        let end = Instant::now() + TIMEOUT;
+        let begun = beginnings.all_and_changes(&api, &params).await;
+        let (mut begun, mut version) = (begun.map_err(watcher::Error::WatchStartFailed)?, String::new());
+        if let Some(changes) = &mut begun {
+            while version.is_empty() {
+                match until(end, changes.next()).await.map_err(watcher::Error::WatchFailed)? {
+                    Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => yield Event::InitApply(object),
+                    Some(WatchEvent::Deleted(object)) => yield Event::Delete(object),
+                    Some(WatchEvent::Bookmark(mark)) if mark.metadata.annotations.contains_key(ALL_BROUGHT) => {
+                        version = mark.metadata.resource_version;
+                    }
+                    Some(WatchEvent::Bookmark(_)) => {}
+                    Some(WatchEvent::Error(status)) => Err(watcher::Error::WatchError(status))?,
+                    None => Err(watcher::Error::WatchFailed(invalid(ENDED_EARLY)))?,
+                }
+            }
+        } else {
+            let mut listing = Listing::begin(&api, &params).await.map_err(watcher::Error::InitialListFailed)?;
+            while let Some(object) = listing.next().await.map_err(watcher::Error::InitialListFailed)? {
+                yield Event::InitApply(object);
+            }
+            version = listing.version.unwrap_or_default();
         }
-        let mut version = listing.version.unwrap_or_default();
-        drop((turn, listing.objects));
+        drop(turn);
         yield Event::InitDone;
         loop {
-            let (mut changes, began) = changes(&api, &params, &version).await.map_err(watcher::Error::WatchStartFailed)?;
-            let end = began + Duration::from_secs(WATCH_SECONDS.into()) + OVERDUE;
-            let mut has_brought = false;
-            while let Some(change) = timeout_at(end, changes.next())
+            let mut changes = match begun.take() {
+                Some(changes) => changes,
+                None => changes(&api, &params, Some(&version)).await.map_err(watcher::Error::WatchStartFailed)?,
+            };
+            let (began, mut has_brought) = (Instant::now(), false);
+            while let Some(change) = timeout(SILENCE, changes.next())
                 .await
                 .unwrap_or(Ok(None))
                 .map_err(watcher::Error::WatchFailed)?
@@ -166,28 +233,30 @@ where
     }
 }
 
-/// Asks for the changes of objects that these parameters select, from this version on. Returns also when they began.
+type Changes<K> = Arriving<WatchEvent<K>>;
+
+/// Asks for the changes of objects that these parameters select, from this version on; without one, for the objects and then
+/// their changes.
 async fn changes<K>(
     api: &Api<K>,
     params: &ListParams,
-    version: &str,
-) -> kube::Result<(Arriving<WatchEvent<K>>, Instant)>
+    version: Option<&str>,
+) -> kube::Result<Changes<K>>
 where
     K: Resource + Clone + DeserializeOwned,
 {
     let watch = WatchParams {
         label_selector: params.label_selector.clone(),
         field_selector: params.field_selector.clone(),
-        ..WatchParams::default().timeout(WATCH_SECONDS)
+        send_initial_events: version.is_none(),
+        timeout: u32::try_from(jittered(WATCH, 0.2).as_secs()).ok(),
+        ..WatchParams::default()
     };
     let request = Request::new(api.resource_url())
-        .watch(&watch, version)
+        .watch(&watch, version.unwrap_or_default())
         .map_err(Error::BuildRequest)?;
     let events = Arriving::of(api.clone().into_client(), request, Cutter::of_watch());
-    Ok((
-        until(Instant::now() + TIMEOUT, events).await?,
-        Instant::now(),
-    ))
+    until(Instant::now() + TIMEOUT, events).await
 }
 
 fn version_of(object: &impl Resource) -> String {

@@ -100,7 +100,8 @@ pub(super) fn pod(name: &str, version: &str) -> Value {
 }
 
 pub(super) fn status(code: u16) -> Value {
-    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": "R", "code": code})
+    let reason = if code == 422 { "Invalid" } else { "R" };
+    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": reason, "code": code})
 }
 
 /// The requests in their order.
