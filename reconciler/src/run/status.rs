@@ -49,8 +49,6 @@ struct ToldOfNode {
     reason: Option<&'static str>,
     lines: Option<Quota>,
     conditions: Debounced<Vec<Condition>>,
-    /// The last step of an update that was told at once, as long as the node has a slot.
-    step: Option<&'static str>,
     /// Messages of refused evictions in this drain, as they were published.
     refusals: BTreeSet<String>,
 }
@@ -59,27 +57,6 @@ impl ToldOfNode {
     /// Takes one of the log lines about the node. Returns how many were left out before it; `None` if there is none to take.
     fn take_line(&mut self, now: Duration) -> Option<u64> {
         self.lines.get_or_insert(LINES_OF_NODE).take(now)
-    }
-
-    /// These conditions are wanted, and others are stored. Returns when to ask again; `None` if they are due. The steps of an
-    /// update are told at once, and once each, and so is its end; all else only if it lasts.
-    fn waits_until(
-        &mut self,
-        wanted: &[Condition],
-        step: Option<&'static str>,
-        has_ended: bool,
-        now: Duration,
-    ) -> Option<Duration> {
-        if has_ended || (step.is_some() && step != self.step) {
-            return None;
-        }
-        self.conditions.waits_until(wanted.to_vec(), now)
-    }
-
-    /// The conditions that are wanted are stored.
-    fn stored(&mut self, step: Option<&'static str>, has_slot: bool) {
-        self.conditions.forget();
-        self.step = step.or(self.step.filter(|_| has_slot));
     }
 }
 
@@ -170,14 +147,12 @@ impl Reconciler {
         let word = reason.as_str();
         let wanted = [Some(progressing), overdue, available];
         let wanted: Vec<Condition> = wanted.into_iter().flatten().collect();
-        let (now, has_slot) = (self.now(), fleet.slots.contains_key(name));
-        let step = (has_slot && reason.begins_step()).then(|| reason.as_str());
-        let has_ended = !has_slot && !reason.is_moving() && is_told_to_move(shadow);
+        let now = self.now();
         let told = self.leading.told.node(name);
         if status::shadow_has(shadow, pool, &wanted) {
-            return told.stored(step, has_slot);
+            return told.conditions.forget();
         }
-        if let Some(due) = told.waits_until(&wanted, step, has_ended, now) {
+        if let Some(due) = told.conditions.waits_until(wanted.clone(), now) {
             return pass.wake.by(due);
         }
         // When there is room again, a request has been answered, and that makes a pass.
@@ -402,12 +377,6 @@ impl Reconciler {
             tracing::debug!(reason, error, "an Event could not be published");
         });
     }
-}
-
-/// Whether the condition says that the node moves.
-fn is_told_to_move(shadow: &BottlerocketShadow) -> bool {
-    let told = told_progress(shadow).and_then(|told| Reason::of_word(&told.reason));
-    told.is_some_and(|told| told.is_moving())
 }
 
 /// Returns why the node moves or not, as it was last told.

@@ -408,20 +408,6 @@ impl<'a> Reason<'a> {
         matches!(self.kind(), Standing::QueuedIdle | Standing::HeldIdle)
     }
 
-    /// Whether an update of the fleet's usual course begins a step with it. Such a word is written at once, and once; others only
-    /// if they last. What lies between two steps lasts milliseconds, or is worth a word because it does not.
-    pub fn begins_step(&self) -> bool {
-        matches!(
-            self,
-            Self::Staging(_) | Self::Draining | Self::Rebooting | Self::Monitoring
-        )
-    }
-
-    /// Whether an update is under way.
-    pub fn is_moving(&self) -> bool {
-        self.kind() == Standing::Moving
-    }
-
     /// The status of the condition Progressing.
     pub fn status(&self) -> ConditionStatus {
         match self.kind() {

@@ -56,27 +56,3 @@ fn a_node_that_is_gone_is_forgotten() {
     told.prune(&cluster());
     assert!(told.nodes.keys().eq(["brs-n"]));
 }
-
-#[test]
-fn steps_are_told_at_once_and_once_each() {
-    let mut told = ToldOfNode::default();
-    let wanted = |word| {
-        let reason = Reason::of_word(word).unwrap();
-        [status::progressing(&reason, "", "")]
-    };
-    let second = Some(NOW + Duration::from_secs(1));
-    for (word, begins, has_slot, waits) in [
-        ("LimitReached", false, false, second),
-        ("Staging", true, true, None),
-        ("AgentSilent", false, true, second),
-        ("Staging", true, true, second),
-        ("Draining", true, true, None),
-        ("NoUpdate", false, false, None),
-        ("Draining", true, true, None),
-    ] {
-        let (step, has_ended) = (begins.then_some(word), word == "NoUpdate");
-        let later = told.waits_until(&wanted(word), step, has_ended, NOW);
-        assert_eq!(later, waits, "{word}");
-        told.stored(step, has_slot);
-    }
-}
