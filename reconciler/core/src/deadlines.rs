@@ -28,13 +28,6 @@ const FIRST_PART: i32 = 3;
 /// Wait after an attempt that ended neither with success nor with a failure: the host wanted another version.
 const OTHER_TARGET_BACK_OFF: SignedDuration = SignedDuration::from_secs(60);
 
-/// The field of a shadow's spec that says since when it wants its state, as [`Ahead`] names it.
-pub const TRANSITION: &str = "state_transition_timestamp";
-/// The field of a marker that says since when its Node is excluded from load balancers, as [`Ahead`] names it.
-pub const EXCLUDED: &str = "excluded_at";
-const FAILED: &str = "last_failure.at";
-const DRAIN_STARTED: &str = "drain_started_at";
-
 /// A node that is monitored may be Ready, or not, for this many spells in a row, each as long as one may last.
 const SPELLS: i32 = 4;
 
@@ -65,17 +58,17 @@ impl<'k> Clock<'k> {
     }
 
     /// Returns since when this time counts; see [`Ahead::since`].
-    pub(crate) fn since(&mut self, of: [&str; 2], time: Timestamp) -> Timestamp {
-        let since = self.known.since(of, time, self.now);
+    pub(crate) fn since(&mut self, uid: &str, time: Timestamp) -> Timestamp {
+        let since = self.known.since(uid, time, self.now);
         if since != time {
-            self.ahead.note(of, time, since);
+            self.ahead.note(uid, time, since);
         }
         since
     }
 
     /// Returns since when the time in this text counts, if it can be read.
-    pub(crate) fn read(&mut self, of: [&str; 2], text: Option<&str>) -> Option<Timestamp> {
-        Some(self.since(of, read_time(text)?))
+    pub(crate) fn read(&mut self, uid: &str, text: Option<&str>) -> Option<Timestamp> {
+        Some(self.since(uid, read_time(text)?))
     }
 
     /// At this time an answer changes that is not this clock's.
@@ -178,11 +171,11 @@ impl Clock<'_> {
         let left = times.transition.filter(|_| node.is_none());
         facts.removed_soon = left.is_some_and(|since| !self.is_older(since, REMOVED_SOON));
         let created = node.and_then(|node| node.created);
-        let created = created.map(|time| self.since([node_uid(record), "created"], time));
+        let created = created.map(|time| self.since(node_uid(record), time));
         facts.young = created.is_some_and(|since| !self.is_older(since, policy.min_node_age));
         facts.trial_overdue = facts.step_overdue;
         if let Some(slot) = slot {
-            let held = self.read([&slot.uid, "slot"], slot.since.as_deref());
+            let held = self.read(&slot.uid, slot.since.as_deref());
             let seconds = held.map(|held| self.now.duration_since(held).as_secs());
             facts.slot_seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
             facts.slot_overdue = self.slot_overdue(times, held);
@@ -202,23 +195,23 @@ impl Clock<'_> {
         pool: Option<&'t PoolFacts<'t>>,
     ) -> NodeTimes<'t> {
         let node_uid = node_uid(record);
-        let mut read = |readiness: Option<Readiness>, field| {
+        let mut read = |readiness: Option<Readiness>| {
             let readiness = readiness?;
             let since = readiness.since;
             Some(Readiness {
-                since: since.map(|time| self.since([node_uid, field], time)),
+                since: since.map(|time| self.since(node_uid, time)),
                 ..readiness
             })
         };
-        let node = read(record.node.as_ref().and_then(|it| it.readiness), "Ready");
-        let agent = read(record.agent().and_then(|it| it.readiness), "agent's Ready");
+        let node = read(record.node.as_ref().and_then(|it| it.readiness));
+        let agent = read(record.agent().and_then(|it| it.readiness));
         let ready = node.and_then(Readiness::ready_since);
         let both_ready = ready.zip(agent.and_then(Readiness::ready_since));
         let counts = if ready.is_some() { agent } else { node };
         let spec = record.shadow().map(|shadow| &shadow.spec);
         let transition = shadow.zip(spec).and_then(|(shadow, spec)| {
             let text = spec.state_transition_timestamp.as_deref();
-            self.read([shadow.uid, TRANSITION], text)
+            self.read(shadow.uid, text)
         });
         let drain = record
             .marker()
@@ -233,7 +226,7 @@ impl Clock<'_> {
             ready,
             all_ready: both_ready.map(|(node, agent)| node.max(agent)),
             not_ready: counts.and_then(Readiness::not_ready_since),
-            drain: self.read([node_uid, DRAIN_STARTED], drain),
+            drain: self.read(node_uid, drain),
         }
     }
 
@@ -261,11 +254,11 @@ impl Clock<'_> {
     fn marked(&mut self, times: &NodeTimes<'_>, marker: &Marker, facts: &mut TimeFacts) {
         let (steps, node_uid) = (times.steps, node_uid(times.record));
         if marker.is_kept() {
-            let kept = self.read([node_uid, "kept_since"], marker.kept_since.as_deref());
+            let kept = self.read(node_uid, marker.kept_since.as_deref());
             facts.kept_for_long = self.passed_or_unknown(kept, KEPT);
         }
         if marker.drain_started_at.is_none() && marker.excluded_at.is_some() {
-            let excluded = self.read([node_uid, EXCLUDED], marker.excluded_at.as_deref());
+            let excluded = self.read(node_uid, marker.excluded_at.as_deref());
             facts.exclusion_over = self.passed_or_unknown(excluded, steps.exclusion);
         }
         // When the node was seen empty, and its volumes have not become fewer since, if it is.
@@ -315,7 +308,7 @@ impl Clock<'_> {
     /// Agents end such an attempt themselves, unless they, too, come and go with the host's API.
     fn host_silent(&mut self, shadow: &ShadowFacts<'_>, settle: SignedDuration) -> bool {
         let since = shadow.status.problem_since.as_deref();
-        let since = self.read([shadow.uid, "problem_since"], since);
+        let since = self.read(shadow.uid, since);
         shadow.status.problem == Some(Problem::HostUnreachable) && self.passed(since, settle)
     }
 
@@ -367,7 +360,7 @@ impl Clock<'_> {
             && !spec.is_retried(retry)
         {
             let wait = back_off(times.policy.back_off_base, failures, shadow.uid);
-            let failed = self.read([shadow.uid, FAILED], Some(&failures.at));
+            let failed = self.read(shadow.uid, Some(&failures.at));
             if !self.passed_or_unknown(failed, wait) {
                 return true;
             }
@@ -420,7 +413,7 @@ impl DrainTime {
         now: Timestamp,
     ) -> Self {
         let started = marker.and_then(|marker| marker.drain_started_at.as_deref());
-        let started = ahead.read([node_uid, DRAIN_STARTED], started, now);
+        let started = ahead.read(node_uid, started, now);
         let mut clock = Clock::new(now, ahead);
         let first = if blocked_before {
             drain
@@ -470,7 +463,7 @@ pub fn back_off_text(
     ahead: &Ahead,
     now: Timestamp,
 ) -> Option<String> {
-    let since = ahead.read([uid, FAILED], Some(&failures.at), now)?;
+    let since = ahead.read(uid, Some(&failures.at), now)?;
     let until = until(since, back_off(base, failures, uid)).filter(|until| *until > now)?;
     let times = if failures.count == 1 {
         "once".to_owned()

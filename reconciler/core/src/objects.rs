@@ -137,37 +137,31 @@ impl Readable for LeaseRecord {
     }
 }
 
-/// The times that had not come when this leader first saw them, and when that was, by object and field.
+/// The times that had not come when this leader first saw them, and when that was, by the UID of their object.
 ///
 /// A kubelet, a person or an earlier leader may have written a time that has not come yet. It counts as the moment at which this
 /// leader first saw it. Otherwise its deadline would come as much later, or never if it counted as now in each pass.
 #[derive(Clone, Debug, Default)]
-pub struct Ahead(BTreeMap<Timestamp, BTreeMap<[String; 2], Timestamp>>);
+pub struct Ahead(BTreeMap<Timestamp, BTreeMap<String, Timestamp>>);
 
 impl Ahead {
     /// The set without any time that is ahead.
     pub const NONE: &Self = &Self(BTreeMap::new());
 
-    /// Returns since when a time counts that stands in a field of an object; `of` is the object's UID, and the field.
-    pub fn since(&self, of: [&str; 2], time: Timestamp, now: Timestamp) -> Timestamp {
-        let seen = self
-            .0
-            .get(&time)
-            .and_then(|seen| seen.get(&of.map(str::to_owned)));
+    /// Returns since when a time counts that stands in the object of this UID.
+    pub fn since(&self, uid: &str, time: Timestamp, now: Timestamp) -> Timestamp {
+        let seen = self.0.get(&time).and_then(|seen| seen.get(uid));
         seen.copied().unwrap_or(time.min(now))
     }
 
     /// Returns since when the time in this text counts, if it can be read.
-    pub fn read(&self, of: [&str; 2], text: Option<&str>, now: Timestamp) -> Option<Timestamp> {
-        Some(self.since(of, read_time(text)?, now))
+    pub fn read(&self, uid: &str, text: Option<&str>, now: Timestamp) -> Option<Timestamp> {
+        Some(self.since(uid, read_time(text)?, now))
     }
 
     /// Notes that this time was first seen then.
-    pub(crate) fn note(&mut self, of: [&str; 2], time: Timestamp, seen: Timestamp) {
-        self.0
-            .entry(time)
-            .or_default()
-            .insert(of.map(str::to_owned), seen);
+    pub(crate) fn note(&mut self, uid: &str, time: Timestamp, seen: Timestamp) {
+        self.0.entry(time).or_default().insert(uid.to_owned(), seen);
     }
 }
 

@@ -402,7 +402,7 @@ pub fn await_first_pools<'a>(
             for (name, soak) in &rules.depends_on {
                 let mut all = ledger.done_pools.iter();
                 let done = all.find(|done| done.pool == *name && done.version == version);
-                let since = done.and_then(|done| clock.read([name, version], Some(&done.since)));
+                let since = done.and_then(|done| clock.read(name, Some(&done.since)));
                 match since.and_then(|since| since.checked_add(*soak).ok()) {
                     Some(at) if at <= clock.now => {}
                     due => {
@@ -432,7 +432,7 @@ fn await_ages<'a>(
         }
         for record in versions.iter().filter(|it| it.reported_at.is_some()) {
             let (version, reported) = (record.version.as_str(), record.reported_at.as_deref());
-            let since = clock.read(["status.versions", version], reported);
+            let since = clock.read(version, reported);
             let ripe = since.and_then(|since| since.checked_add(min_age).ok());
             let waits = ripe.filter(|at| *at > clock.now);
             clock.wake_at(waits);

@@ -8,7 +8,7 @@ use brupop_api::fleet::{BottlerocketFleetStatus, VersionRecord};
 use brupop_api::pool::PrometheusGate;
 use brupop_api::{BottlerocketPoolStatus, BottlerocketShadow, Object, State, names};
 use brupop_core::cluster::Cluster;
-use brupop_core::deadlines::{EXCLUDED, TRANSITION, back_off_text, wait_text};
+use brupop_core::deadlines::{back_off_text, wait_text};
 use brupop_core::decide::{Abort, Decision, Named, Reason};
 use brupop_core::facts::NodeView;
 use brupop_core::status::{self, Debounced, EventText};
@@ -233,7 +233,7 @@ impl Reconciler {
         let pool = || fleet.pool_of(view);
         let transition = || {
             let text = shadow?.spec.state_transition_timestamp.as_deref();
-            ahead.read([shadow?.metadata.uid.as_deref()?, TRANSITION], text, now)
+            ahead.read(shadow?.metadata.uid.as_deref()?, text, now)
         };
         match reason {
             Reason::Draining | Reason::Aborting(Abort::DrainBlocked | Abort::DrainTimedOut) => {
@@ -257,7 +257,7 @@ impl Reconciler {
             }
             Reason::LeavingLoadBalancers => {
                 let since = record.marker()?.excluded_at.as_deref();
-                let since = ahead.read([&view.node?.uid, EXCLUDED], since, now)?;
+                let since = ahead.read(&view.node?.uid, since, now)?;
                 wait_text(pool()?, reason, since)
             }
             _ => None,
