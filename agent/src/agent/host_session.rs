@@ -204,8 +204,10 @@ impl HostSession {
     }
 
     fn until_refresh(&self, facts: &ShadowFacts<'_>) -> Duration {
-        let staged = facts.status.staged.as_ref();
-        let image_waits = staged.is_some_and(|staged| staged.prefetched);
+        let status = facts.status;
+        // While a failed look holds the node back, none is left out.
+        let image_waits = status.staged.as_ref().is_some_and(|it| it.prefetched)
+            && status.problem != Some(Problem::RefreshFailed);
         self.pace
             .until_refresh(self.options.refresh_interval, image_waits)
     }

@@ -101,3 +101,18 @@ async fn a_set_that_is_armed_unsaid_is_downloaded_over() {
     let status = solo.second_attempt().await;
     assert_eq!(status.current_version.as_deref(), Some(NEW));
 }
+
+/// A look that fails holds the node back, so the next one does not wait as long as the image would let it.
+#[tokio::test(start_paused = true)]
+async fn a_failed_look_is_repeated_soon_though_an_image_waits() {
+    let solo = solo(&["--prefetch"]).await;
+    solo.until("downloaded ahead", |status| status.staged.is_some())
+        .await;
+    solo.faults(Faults::failing(Command::Refresh, "Failed to fetch"));
+    solo.until_problem(Problem::RefreshFailed).await;
+    let failed = Instant::now();
+    solo.faults(Faults::default());
+    solo.until_well().await;
+    let took = failed.elapsed();
+    assert!(took < Duration::from_mins(12), "{took:?}");
+}
