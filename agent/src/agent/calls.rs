@@ -11,8 +11,9 @@ use crate::host::{CommandAnswer, HostError};
 
 impl HostSession {
     /// Makes a call, unless the same one was made too recently. `memory` becomes `after` if the host has begun, or may have:
-    /// if it was there but gave no answer, the end of the command is seen, or else it counts as lost. Returns how long to
-    /// wait before the next look.
+    /// if it was there but gave no answer, the end of the command is seen, or else it counts as lost. But a refresh without an
+    /// answer is repeated, for the end of somebody else's would vouch for an image. Returns how long to wait before the next
+    /// look.
     pub(super) async fn call(
         &mut self,
         call: HostCall,
@@ -21,13 +22,14 @@ impl HostSession {
         memory: &mut StepMemory,
         after: StepMemory,
     ) -> Duration {
-        let due = call == HostCall::Command(Command::Refresh) && memory.refresh_due;
+        let is_refresh = call == HostCall::Command(Command::Refresh);
+        let due = is_refresh && memory.refresh_due;
         if !due && let Some(wait) = self.pace.wait(call, facts.generation) {
             return wait;
         }
         let outcome = self.host.call(call).await;
         let begun = matches!(outcome, Ok(CommandAnswer::Begun));
-        let unheard = |error| !matches!(error, &HostError::Unreachable { .. });
+        let unheard = |error| !is_refresh && !matches!(error, &HostError::Unreachable { .. });
         let may_have_begun = begun || outcome.as_ref().is_err_and(unheard);
         if may_have_begun {
             *memory = after;
@@ -50,7 +52,7 @@ impl HostSession {
         let (problem, sentence) = match outcome {
             Ok(CommandAnswer::Begun) => {
                 self.resolved();
-                if call == HostCall::Command(Command::Refresh) {
+                if is_refresh {
                     self.pace.refresh_begun(self.options.refresh_interval);
                 }
                 let (attempt, ahead) = (facts.spec.attempt, prefetch.is_some());

@@ -66,20 +66,26 @@ async fn an_activate_that_goes_on_failing_ends_the_attempt() {
     }
 }
 
-/// While an activate is refused, a person's prepare may damage the image, and his refresh hides that.
+/// While a command of ours is refused or hangs, a person's prepare may damage the image, and his refresh hides that.
 #[tokio::test(start_paused = true)]
 async fn an_image_touched_before_its_activate_is_downloaded_again() {
-    let solo = solo(&[]).await;
-    let activate = Call::Action(Command::Activate);
-    solo.faults(Faults::answer(activate, Answer::Locked));
-    solo.stage(1);
-    solo.until_called("activate-update", 0).await;
-    for command in [Command::Prepare, Command::Refresh] {
-        solo.place.host.has_run(command).unwrap();
+    for (command, answer, name) in [
+        (Command::Activate, Answer::Locked, "activate-update"),
+        (Command::Refresh, Answer::Hang, "refresh-updates"),
+    ] {
+        let solo = solo(&[]).await;
+        solo.stage(1);
+        solo.until_called("prepare-update", 0).await;
+        solo.faults(Faults::answer(Call::Action(command), answer));
+        solo.until_called(name, solo.count(name)).await;
+        tokio::time::sleep(Duration::from_secs(11)).await;
+        for command in [Command::Prepare, Command::Refresh] {
+            solo.place.host.has_run(command).unwrap();
+        }
+        solo.faults(Faults::default());
+        solo.until_at(1, STAGED).await;
+        assert_eq!(solo.count("prepare-update"), 2, "{name}");
     }
-    solo.faults(Faults::default());
-    solo.until_at(1, STAGED).await;
-    assert_eq!(solo.count("prepare-update"), 2);
 }
 
 /// The dispatcher is killed after the updater has written the partition table: the set is armed and cannot be armed again,
