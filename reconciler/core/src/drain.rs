@@ -27,11 +27,6 @@ const ARRIVAL_PAUSE: Duration = Duration::from_secs(10);
 /// Most comparisons of the pods of one node with keys and values of selectors: as many as the 110 pods that a kubelet runs,
 /// unless it is told otherwise, take in a namespace with 4096 of them. Anybody with a namespace can make thousands of budgets.
 const COMPARED_MAX: usize = 110 * 4096;
-/// Looks at nodes that cost more than this in sum are not made without a pause, but for one. It takes some milliseconds.
-pub const LOOKS_AT_ONCE: usize = 200_000;
-/// Comparisons that a pod costs before it is compared with budgets, and a budget whose namespace has no pod here.
-const OF_POD: usize = 200;
-const OF_BUDGET: usize = 2;
 
 /// The action of a drain on a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -458,19 +453,6 @@ fn is_incomparable(here: &ByNamespace<'_>) -> bool {
         .map(|(_, compared)| compared)
         .sum::<usize>()
         > COMPARED_MAX
-}
-
-/// Returns how much a look at these pods of a node takes, in comparisons of a pod with a key of a selector: see
-/// [`LOOKS_AT_ONCE`].
-pub fn cost<'p>(
-    pods: impl ExactSizeIterator<Item = &'p PodItem>,
-    budgets: &'p [impl AsRef<Item<Budget>>],
-) -> usize {
-    let each = OF_POD * pods.len() + OF_BUDGET * budgets.len();
-    let compared: usize = comparisons(&by_namespace(pods, budgets))
-        .map(|(_, compared)| compared)
-        .sum();
-    each + if compared > COMPARED_MAX { 0 } else { compared }
 }
 
 /// Returns what to tell people about a namespace whose budgets are too many for its pods on a node.

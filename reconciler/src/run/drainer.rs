@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use brupop_api::marker::EVICTED_OWNERS_MAX;
 use brupop_api::shadow::ShadowFacts;
@@ -13,8 +13,8 @@ use brupop_core::cluster::{Cluster, NodeRecord};
 use brupop_core::deadlines::DrainTime;
 use brupop_core::decide::Abort;
 use brupop_core::drain::{
-    self, Arrivals, DrainAction, DrainPlan, LATE, LOOKS_AT_ONCE, Obstacle, PodKey, Stuck,
-    drain_action, next_overdue,
+    self, Arrivals, DrainAction, DrainPlan, LATE, Obstacle, PodKey, Stuck, drain_action,
+    next_overdue,
 };
 use brupop_core::facts::NodeView;
 use brupop_core::leader::LeaderState;
@@ -37,6 +37,9 @@ use crate::watches::{For, PodWatches, WantedPods};
 /// A node is passed over for this long after its pods were last looked at, if there are too many such nodes, or too many pods,
 /// to watch all.
 const PASSED_OVER: Duration = Duration::from_mins(5);
+
+/// Looks at pods that take longer than this in sum are not made without a pause, but for one.
+const LOOKS_AT_ONCE: Duration = Duration::from_millis(5);
 
 /// Knows the pods of the nodes that are emptied, or will be soon, and what was tried with them.
 #[derive(Default)]
@@ -64,7 +67,7 @@ struct Look {
     /// The plan of the drain.
     plan: Arc<DrainPlan>,
     obstacle: Option<Obstacle>,
-    /// The pods (UIDs) that a budget blocked when the drain began.
+    /// The pods (UIDs) that a budget blocked when the drain began, and those that may take longer to end than the drain does.
     first: BTreeSet<String>,
     /// The pods that came during the drain, if it has begun.
     arrivals: Option<Arrivals>,
@@ -161,7 +164,7 @@ impl Drainer {
         self.looks.retain(|name, _| known.contains_key(name));
         let has_too_many = self.watched.pods().too_many().next().is_some();
         let mut changed = has_too_many || self.looks.len() < before;
-        let (mut budgets, mut cost, namespace) = (None, 0, &reconciler.api.namespace);
+        let (mut budgets, mut began, namespace) = (None, None, &reconciler.api.namespace);
         for (name, revision) in in_turn(&known, &self.looked_at.clone()) {
             let record = cluster.records.get(name);
             let rules = cluster.rules(cluster.owner(name), &reconciler.policy);
@@ -175,7 +178,8 @@ impl Drainer {
             }
             // The watch lists the pods once it is told of the cordon.
             let is_listed = from.begun() == self.watched.drain(name);
-            if cost >= LOOKS_AT_ONCE || !is_listed {
+            let has_to_pause = began.is_some_and(|at: Instant| at.elapsed() >= LOOKS_AT_ONCE);
+            if has_to_pause || !is_listed {
                 if is_listed {
                     reconciler.watches.pods_changed.notify_one();
                 }
@@ -187,7 +191,7 @@ impl Drainer {
             self.looked_at.clone_from(name);
             let pods = self.watched.pods().of(name);
             let budgets = budgets.get_or_insert_with(|| self.watched.budgets().all());
-            cost += drain::cost(pods.iter().map(AsRef::as_ref), budgets);
+            began.get_or_insert_with(Instant::now);
             let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
             let look = Look::at(&pods, budgets, revisions, from, before, (now, time), ours);
             changed |= before.is_none_or(|before| before.leads_to() != look.leads_to());

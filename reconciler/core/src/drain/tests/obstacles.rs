@@ -205,26 +205,15 @@ fn what_is_compared_for_a_node_is_bounded() {
     let (here, elsewhere): (Vec<_>, Vec<_>) = (of("shop").collect(), of("mail").collect());
     let look = |pods: usize, budgets: &[Arc<Item<Budget>>]| {
         let pods = || pods_of_node[..pods].iter();
-        (
-            obstacle(pods, budgets, |_| false, false, Timestamp::UNIX_EPOCH),
-            cost(pods(), budgets),
-        )
+        obstacle(pods, budgets, |_| false, false, Timestamp::UNIX_EPOCH)
     };
     let too_many = Obstacle::Never(incomparable("shop"));
-    let (found, most) = look(110, &here);
-    assert_ne!(found, Some(too_many.clone()));
-    assert!(
-        COMPARED_MAX - 64 * 64 < most && most < COMPARED_MAX + 110 * OF_POD + 63 * OF_BUDGET,
-        "{most}"
-    );
+    assert_ne!(look(110, &here), Some(too_many.clone()));
     // A pod more, and nothing is compared.
     for pods in [111, 750] {
-        let (found, cost) = look(pods, &here);
-        assert_eq!(found, Some(too_many.clone()));
-        assert!(cost < LOOKS_AT_ONCE, "{cost}");
+        assert_eq!(look(pods, &here), Some(too_many.clone()));
     }
-    let (found, cost) = look(750, &elsewhere);
-    assert!(found.is_none() && cost < LOOKS_AT_ONCE, "{found:?}, {cost}");
+    assert_eq!(look(750, &elsewhere), None);
 }
 
 #[test]
