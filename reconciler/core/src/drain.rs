@@ -183,6 +183,12 @@ impl DrainPlan {
 
     /// Returns how many of the pods cannot be read.
     pub fn unreadable_pods(&self) -> usize {
+    /// One of the pods that are left.
+    pub fn any_left(&self) -> Option<&PodKey> {
+        let leaving = self.leaving.iter().map(|(_, pod)| pod);
+        leaving.chain(&self.evict).chain(&self.held).next()
+    }
+
         let unreadable = |why: &Stuck| matches!(why, Stuck::Unreadable(_));
         self.stuck.iter().filter(|(_, why)| unreadable(why)).count()
     }

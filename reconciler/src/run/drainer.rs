@@ -120,8 +120,13 @@ impl Drainer {
             let drain = self.looks.get(name).map(|look| {
                 wake.by(look.until);
                 let held_up_by = || self.evictions.held_up_by(&look.plan, time);
-                let begun = look.from.begun();
-                (Arc::clone(&look.plan), begun.and_then(|_| held_up_by()))
+                let any_left = || look.plan.any_left().filter(|_| look.from.time.is_over);
+                let left = |pod: &PodKey| format!("{}/{} is left", pod.namespace, pod.name);
+                let why = || held_up_by().or_else(|| any_left().map(left));
+                (
+                    Arc::clone(&look.plan),
+                    look.from.begun().and_then(|_| why()),
+                )
             });
             record.record_drain(drain, time);
             record.led.scales = self.workloads.scales(name).cloned();
