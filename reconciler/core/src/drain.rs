@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use brupop_api::item::Unreadable;
 use brupop_api::marker::OPERATOR_PODS_MAX;
+use brupop_api::names::SAFE_TO_EVICT_ANNOTATION;
 use brupop_api::{Item, Marker};
 use jiff::{SignedDuration, Timestamp};
 
@@ -55,7 +56,8 @@ impl Stuck {
     fn told_of(self, namespace: &str, name: &str) -> String {
         match self {
             Self::Unmanaged => format!(
-                "the pod {namespace}/{name} has no controller that would recreate it elsewhere: delete it by hand"
+                "the pod {namespace}/{name} has no controller that would recreate it elsewhere: delete it, or annotate it with \
+                 {SAFE_TO_EVICT_ANNOTATION}=true"
             ),
             Self::Unreadable(why) => {
                 format!("the pod {namespace}/{name} cannot be read ({why}): repair or delete it")
@@ -266,7 +268,7 @@ pub fn drain_action(item: &PodItem) -> DrainAction {
         DrainAction::Stays
     } else if pod.gone_by.is_some() {
         DrainAction::Leaving
-    } else if pod.finished || pod.controller.is_some() {
+    } else if pod.finished || pod.controller.is_some() || pod.safe_to_evict {
         DrainAction::Evicted
     } else {
         DrainAction::Stuck(Stuck::Unmanaged)

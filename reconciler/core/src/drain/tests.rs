@@ -40,6 +40,7 @@ fn the_table() {
     let leaving = json!({"deletionTimestamp": "2026-11-21T04:00:00Z"});
     let mirror = json!({"annotations": {"kubernetes.io/config.mirror": "x"}});
     let owned = json!({"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "o"}]});
+    let safe = json!({"annotations": {SAFE_TO_EVICT_ANNOTATION: "true"}});
     let (replica_set, daemon_set) = (Some("ReplicaSet"), Some("DaemonSet"));
     for (what, owner, phase, more, expected) in rows! {
         "of a ReplicaSet", replica_set, "Running", &none => DrainAction::Evicted;
@@ -54,6 +55,7 @@ fn the_table() {
         "failed, but held by a finalizer", None, "Failed", &leaving => DrainAction::Stays;
         "unmanaged", None, "Running", &none => DrainAction::Stuck(Stuck::Unmanaged);
         "unmanaged, finished", None, "Failed", &none => DrainAction::Evicted;
+        "unmanaged, but safe to evict", None, "Running", &safe => DrainAction::Evicted;
         "unmanaged, leaving", None, "Running", &leaving => DrainAction::Leaving;
         "owned, but not controlled", None, "Running", &owned => DrainAction::Stuck(Stuck::Unmanaged);
     } {

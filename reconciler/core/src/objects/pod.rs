@@ -67,6 +67,10 @@ pub struct Pod {
     pub readiness: Option<Readiness>,
     /// The annotation by which it asks not to be disrupted, if it does.
     pub do_not_disrupt: Option<&'static str>,
+    /// It says that it may be evicted, whether a controller makes it again or not.
+    pub safe_to_evict: bool,
+    /// The time that it has to terminate, in seconds.
+    pub grace: i64,
 }
 
 /// The owner that controls a pod.
@@ -174,7 +178,10 @@ impl Readable for Pod {
             .iter()
             .find(|(key, value)| annotations.get(*key).is_some_and(|it| it == value));
         Ok(Self {
+        let safe_to_evict = annotations.get(names::SAFE_TO_EVICT_ANNOTATION);
             node: spec.node_name,
+            safe_to_evict: safe_to_evict.is_some_and(|it| it == "true"),
+            grace: spec.termination_grace_period_seconds.unwrap_or_default(),
             labels,
             controller: controlling.map(controller),
             is_mirror: annotations.contains_key(MIRROR_POD_ANNOTATION),
