@@ -23,7 +23,7 @@ const KEPT: SignedDuration = SignedDuration::from_hours(4);
 const REMOVED_SOON: SignedDuration = SignedDuration::from_hours(4);
 /// An empty node waits for its volumes until none of them has been detached for this long.
 const DETACHED: SignedDuration = SignedDuration::from_mins(1);
-/// The part of a drain's time that belongs to pods which a budget blocks, unless the last drain failed on one: then it is all.
+/// The part of a drain's time that belongs to pods which probably hold it up, unless the last drain failed: then it is all.
 const FIRST_PART: i32 = 3;
 /// Wait after an attempt that ended neither with success nor with a failure: the host wanted another version.
 const OTHER_TARGET_BACK_OFF: SignedDuration = SignedDuration::from_secs(60);
@@ -396,7 +396,7 @@ impl Clock<'_> {
 /// The parts of a drain's time that are over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrainTime {
-    /// The part that belongs to pods which a budget blocks.
+    /// The part that belongs to pods which probably hold the drain up.
     pub first_over: bool,
     pub is_over: bool,
     /// When the next part is over.
@@ -404,18 +404,18 @@ pub struct DrainTime {
 }
 
 impl DrainTime {
-    /// Of the drain that the marker of this Node records, whatever came of it. The node's last drain may have failed on a budget.
+    /// Of the drain that the marker of this Node records, whatever came of it. The node's last drain may have failed.
     pub fn of(
         ahead: &Ahead,
         (node_uid, marker): (&str, Option<&Marker>),
         drain: SignedDuration,
-        blocked_before: bool,
+        failed_before: bool,
         now: Timestamp,
     ) -> Self {
         let started = marker.and_then(|marker| marker.drain_started_at.as_deref());
         let started = ahead.read(node_uid, started, now);
         let mut clock = Clock::new(now, ahead);
-        let first = if blocked_before {
+        let first = if failed_before {
             drain
         } else {
             drain / FIRST_PART

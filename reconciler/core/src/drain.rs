@@ -183,14 +183,14 @@ impl DrainPlan {
         }
     }
 
-    /// Returns how many of the pods cannot be read.
-    pub fn unreadable_pods(&self) -> usize {
     /// One of the pods that are left.
     pub fn any_left(&self) -> Option<&PodKey> {
         let leaving = self.leaving.iter().map(|(_, pod)| pod);
         leaving.chain(&self.evict).chain(&self.held).next()
     }
 
+    /// Returns how many of the pods cannot be read.
+    pub fn unreadable_pods(&self) -> usize {
         let unreadable = |why: &Stuck| matches!(why, Stuck::Unreadable(_));
         self.stuck.iter().filter(|(_, why)| unreadable(why)).count()
     }
@@ -561,7 +561,9 @@ fn blocked<'p>(
 }
 
 /// The pods of a node that a drain would evict.
-fn evicted<'p>(pods: impl IntoIterator<Item = &'p PodItem>) -> impl Iterator<Item = &'p PodItem> {
+pub fn evicted<'p>(
+    pods: impl IntoIterator<Item = &'p PodItem>,
+) -> impl Iterator<Item = &'p PodItem> {
     pods.into_iter()
         .filter(|item| drain_action(item) == DrainAction::Evicted)
 }

@@ -82,6 +82,8 @@ struct Basis {
     respects: bool,
     /// Whether pods that are left at the drain's deadline are deleted.
     force: bool,
+    /// The time that the drain may take, in seconds.
+    drain: i64,
 }
 
 /// The reason why a node is passed over.
@@ -314,17 +316,18 @@ impl Basis {
         let of_node = (uid, marker);
         let shadow = record.and_then(NodeRecord::shadow);
         let spec = shadow.map(|shadow| &shadow.spec);
-        let blocked_before = spec.is_some_and(|spec| {
-            let failure = spec.last_failure.as_ref().map(|it| it.reason.as_str());
-            failure == Some(Abort::DrainBlocked.as_str())
+        let failed_before = spec.is_some_and(|spec| {
+            let failure = spec.last_failure.as_ref();
+            failure.is_some_and(|it| Abort::is_of_drain(&it.reason))
                 && !spec.is_retried(node.and_then(|node| node.retry))
         });
         let drain = rules.durations.drain;
         Self {
             marker: marker.cloned(),
-            time: DrainTime::of(&leader.ahead, of_node, drain, blocked_before, now),
+            time: DrainTime::of(&leader.ahead, of_node, drain, failed_before, now),
             respects: rules.respect_do_not_disrupt,
             force: leader.may_force && rules.wants_force,
+            drain: drain.as_secs(),
         }
     }
 
@@ -387,7 +390,14 @@ impl Look {
             .map(|_| drain::blocked_pods(pods, budgets, ours));
         let blocked = blocked.unwrap_or_default();
         plan.is_blocked = !blocked.is_empty();
-        let first = same_drain.map_or(blocked, |before| before.first.clone());
+        // Pods that may take longer to end than the drain does.
+        let is_slow = |pod: &&PodItem| pod.ok().is_some_and(|it| it.grace > from.drain);
+        let slow = drain::evicted(pods()).filter(is_slow);
+        let slow = slow.map(|pod| pod.uid().to_owned());
+        let first = same_drain.map_or_else(
+            || blocked.into_iter().chain(slow).collect(),
+            |before| before.first.clone(),
+        );
         if !from.force && !from.time.first_over {
             plan.put_first(&first);
         }

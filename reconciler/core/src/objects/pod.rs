@@ -120,6 +120,7 @@ struct PodSpec {
     node_name: Option<String>,
     #[serde(deserialize_with = "null_as_default")]
     tolerations: Vec<Toleration>,
+    termination_grace_period_seconds: Option<i64>,
 }
 
 #[derive(Default, Deserialize)]
@@ -177,11 +178,11 @@ impl Readable for Pod {
         let asks = DO_NOT_DISRUPT
             .iter()
             .find(|(key, value)| annotations.get(*key).is_some_and(|it| it == value));
-        Ok(Self {
         let safe_to_evict = annotations.get(names::SAFE_TO_EVICT_ANNOTATION);
-            node: spec.node_name,
+        Ok(Self {
             safe_to_evict: safe_to_evict.is_some_and(|it| it == "true"),
             grace: spec.termination_grace_period_seconds.unwrap_or_default(),
+            node: spec.node_name,
             labels,
             controller: controlling.map(controller),
             is_mirror: annotations.contains_key(MIRROR_POD_ANNOTATION),

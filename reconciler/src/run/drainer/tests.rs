@@ -39,15 +39,15 @@ fn updating(cluster: &mut Cluster, name: &str, reached: State, has_marker: bool)
     entry.shadow = Some(Arc::new(shadow));
 }
 
-/// The pods that a budget blocks have a third of the drain's time for themselves, and all of it if the last drain failed on them.
+/// The pods that probably hold the drain up have a third of its time for themselves, and all of it if the last drain failed.
 #[test]
-fn others_are_left_in_peace_after_a_drain_that_a_budget_blocked() {
+fn others_are_left_in_peace_after_a_drain_that_failed() {
     let mut cluster = Cluster::default();
     updating(&mut cluster, "a", State::StagedAndPerformedUpdate, true);
     let began: Timestamp = "2026-11-21T03:00:00Z".parse().unwrap();
     for (failure, retry, first_over) in [
         (None, None, true),
-        (Some("DrainTimedOut"), None, true),
+        (Some("DrainTimedOut"), None, false),
         (Some("DrainBlocked"), None, false),
         (Some("DrainBlocked"), Some(1), true),
     ] {
@@ -66,6 +66,24 @@ fn others_are_left_in_peace_after_a_drain_that_a_budget_blocked() {
         let half = began + rules.durations.drain / 2;
         let basis = Basis::new(Some(record), &rules, &LeaderState::default(), half);
         assert_eq!(basis.time.first_over, first_over, "{failure:?}");
+        let pods = [("brief", 30), ("long", 3600)].map(|(name, grace)| {
+            let owner = json!({"apiVersion": "v1", "kind": "x", "name": "x", "uid": "x", "controller": true});
+            let metadata = json!({"name": name, "namespace": "n", "uid": name, "ownerReferences": [owner]});
+            let spec = json!({"terminationGracePeriodSeconds": grace});
+            Arc::new(serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap())
+        });
+        let look = Look::at(
+            &pods,
+            &[],
+            [0, 0],
+            basis,
+            None,
+            (Duration::ZERO, half),
+            |_| false,
+        );
+        let evicted = if first_over { 2 } else { 1 };
+        assert_eq!(look.plan.evict.len(), evicted, "{failure:?}");
+        assert_eq!(look.plan.evict.last().unwrap().name, "long");
     }
 }
 
