@@ -147,6 +147,7 @@ pub(crate) fn view(
             drain_overdue: late == Some(Late::Drain),
             verified: true,
             lost: late == Some(Late::Step),
+            missing: late == Some(Late::Step),
             // Other nodes may need it for hours, but not for ever.
             kept_for_long: true,
             trial_overdue: late.is_some() || waits_in_vain || place.silent,

@@ -14,9 +14,11 @@ use crate::objects::Readiness;
 use crate::objects::{Ahead, read_time};
 use crate::rules::{Policy, Rules, StepDurations};
 
-/// A node that has not been Ready for this long since its host began its reboot may be lost. A repair by
-/// replacement waits for this long at least.
+/// A node that has not been Ready for this long since its host began its reboot may be lost, and somebody may replace it.
 const LOST: SignedDuration = SignedDuration::from_mins(10);
+/// A Node that is deleted after it has not been Ready for this long is taken for repaired: common health checks replace a machine
+/// after five minutes.
+const MISSING: SignedDuration = SignedDuration::from_mins(4);
 /// An updated, emptied node keeps the annotations that keep autoscalers from removing it for this long at most.
 const KEPT: SignedDuration = SignedDuration::from_hours(4);
 /// A Node that is deleted within this time after its update is reported.
@@ -154,6 +156,7 @@ impl Clock<'_> {
             exclude: times.steps.exclusion.is_positive(),
             exclusion_over: true,
             lost: times.ready.is_none() && self.passed(times.not_ready, LOST),
+            missing: times.ready.is_none() && self.passed(times.not_ready, MISSING),
             ..TimeFacts::default()
         };
         if let Some(marker) = marker {

@@ -227,6 +227,8 @@ pub struct TimeFacts {
     pub verified: bool,
     /// The node has not been Ready for so long that somebody may want to replace it.
     pub lost: bool,
+    /// The node has not been Ready for so long that a deletion of its Node is taken for a repair.
+    pub missing: bool,
     /// The node has kept its annotations for as long as any node does.
     pub kept_for_long: bool,
     /// Somebody else has cordoned the node not long ago, perhaps to drain it.

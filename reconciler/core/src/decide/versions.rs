@@ -211,7 +211,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
             return;
         }
         let begun = shadow.is_in_update() && has_begun_reboot(node, &shadow);
-        let lost = !node.is_ready() && (slot.lost || begun && !node.leaving && view.time.lost);
+        let lost = !node.is_ready() && (slot.lost || begun && !node.leaving && view.time.missing);
         if lost != slot.lost {
             let noted = self.noted.entry(view.shadow_name);
             noted.or_insert_with(|| slot.clone()).lost = lost;

@@ -287,8 +287,8 @@ fn an_absent_host_counts_and_keeps_its_slot() {
 
 #[test]
 fn a_deleted_node_counts_if_lost_before() {
-    let away = away().with(|view| view.time.lost = true);
-    let soon = away.with(|view| view.time.lost = false);
+    let away = away().with(|view| view.time.missing = true);
+    let soon = away.with(|view| view.time.missing = false);
     let unclaimed = away.with_shadow(|shadow| shadow.status.reboot_claimed_boot_id = None);
     let leaving = away.with_node(|node| node.leaving = true);
     let ready = away.with_node(|node| node.readiness = Some(readiness(true)));
