@@ -116,9 +116,11 @@ impl LeaderState {
                 known.look(rules, now);
             }
         }
+        let none = BTreeMap::new();
         for record in cluster.records.values_mut() {
             if let (None, Some(node)) = (record.led.owner, &record.node) {
-                record.led.owner = Some(owner(&node.all_labels, &cluster.pools));
+                let labels = node.labels.as_ref().unwrap_or(&none);
+                record.led.owner = Some(owner(labels, &cluster.pools));
             }
         }
     }

@@ -105,24 +105,20 @@ fn view<'a>(
         _ => None,
     };
     let rules = pool.and_then(|pool| pool.rules);
+    let rules = rules.unwrap_or(&policy.default_pool);
     let node = record.node.as_deref();
-    let zone = match rules.and_then(Rules::topology_key) {
-        None => node.and_then(|node| node.zone.as_deref()),
-        Some(key) => node.and_then(|node| node.all_labels.get(key).map(String::as_str)),
-    };
     let shadow = record.shadow().and_then(ShadowFacts::of);
     let unreadable_shadow = record
         .shadow
         .as_ref()
         .and_then(|item| item.body.as_ref().err());
-    let rules = rules.unwrap_or(&policy.default_pool);
     let watched = node.and_then(NodeFacts::marker);
     let watched = watched.filter(|_| !rules.durations.workloads.is_zero());
     NodeView {
         shadow_name: name,
         owner,
         node,
-        zone,
+        zone: node.and_then(|node| node.label(rules.topology_key())),
         agent_ready: record.agent().is_some_and(AgentPod::is_ready),
         runs_this_process: node.is_some_and(|it| Some(it.name()) == leader.own_node.as_deref()),
         shadow,

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use brupop_api::names::{DEFAULT_POOL, ZONE_LABEL};
+use brupop_api::names::DEFAULT_POOL;
 use brupop_api::pool::{
     BottlerocketPoolSpec, DependsOn, FIVE_FIELDS, Freeze, Gate, OnTimeout, Topology, TopologyMode,
     Window,
@@ -81,9 +81,9 @@ impl Rules {
         self.windows.first().map(|window| &window.zone)
     }
 
-    /// The label that says in which zone a node is, if it is not the well-known one.
-    pub(crate) fn topology_key(&self) -> Option<&str> {
-        Some(self.topology.topology_key.as_str()).filter(|key| *key != ZONE_LABEL)
+    /// The label that says in which zone a node is.
+    pub(crate) fn topology_key(&self) -> &str {
+        &self.topology.topology_key
     }
 
     /// Whether updates start in one zone only.

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{ReadCondition, Readiness, bytes, read_time};
 
-/// Labels and annotations of a Node that matter here.
+/// Labels and annotations of a Node that matter here, whatever selectors pools have.
 const LABELS: [&str; 4] = [
     names::UPDATER_INTERFACE_LABEL,
     names::EXCLUDE_FROM_LB_LABEL,
@@ -29,7 +29,7 @@ const ANNOTATIONS: [&str; 6] = [
     names::DO_NOT_DISRUPT_ANNOTATION,
     names::SCALE_DOWN_DISABLED_ANNOTATION,
 ];
-/// Most bytes of these labels, or of these annotations. The marker is the longest, with up to 4 KiB.
+/// Most bytes of these annotations. The marker is the longest, with up to 4 KiB.
 const KEPT_MAX: usize = 16 * 1024;
 /// Most bytes of all labels. A Node with more is not updated: no pool could tell whether it selects it.
 const ALL_LABELS_MAX: usize = 64 * 1024;
@@ -53,10 +53,8 @@ pub struct NodeFacts {
     pub name: String,
     pub uid: String,
     pub created: Option<Timestamp>,
-    /// Those of its labels that patches quote.
+    /// Its labels; if it is overgrown, only those that matter whatever selectors pools have.
     pub labels: Option<BTreeMap<String, String>>,
-    /// All of its labels, for the selectors of pools; none if it is overgrown.
-    pub all_labels: BTreeMap<String, String>,
     /// Those of its annotations that matter here.
     pub annotations: Option<BTreeMap<String, String>>,
     /// It has too many labels or annotations: the API server might refuse a change of the Node.
@@ -90,8 +88,6 @@ pub struct NodeFacts {
     pub version: Option<String>,
     /// The variant in its OS image, and the architecture, if they can be read: images of one variant are built apart for each.
     pub variant: Option<String>,
-    /// The value of the well-known label of its zone.
-    pub zone: Option<String>,
     /// Our changes of it; or why they, or the Node, cannot be read.
     pub marker: Option<Result<Marker, String>>,
 }
@@ -216,7 +212,7 @@ impl NodeFacts {
         self.annotations.as_ref()?.get(key).map(String::as_str)
     }
 
-    /// The value of this label, if it is one of those that matter here.
+    /// The value of this label.
     pub(crate) fn label(&self, key: &str) -> Option<&str> {
         self.labels.as_ref()?.get(key).map(String::as_str)
     }
@@ -274,7 +270,7 @@ impl NodeFacts {
     /// cannot be read.
     fn fill(&mut self, shape: Shape) -> Result<(), Unreadable> {
         let (metadata, spec, status) = (shape.metadata, shape.spec, shape.status);
-        let (labels, annotations) = (metadata.labels, metadata.annotations);
+        let (labels, mut annotations) = (metadata.labels, metadata.annotations);
         let (boot_id, os_image) = (status.node_info.boot_id, status.node_info.os_image);
         self.unschedulable = spec.unschedulable;
         self.readiness = Readiness::among(&status.conditions);
@@ -283,15 +279,14 @@ impl NodeFacts {
             || labels
                 .as_ref()
                 .is_some_and(|labels| bytes(labels) > ALL_LABELS_MAX);
-        if !self.overgrown {
-            self.all_labels = labels.clone().unwrap_or_default();
+        self.labels = labels;
+        if let Some(labels) = self.labels.as_mut().filter(|_| self.overgrown) {
+            labels.retain(|key, _| LABELS.contains(&key.as_str()));
         }
-        self.labels = those(labels, &LABELS, "labels")?;
         self.labelled =
             self.label(names::UPDATER_INTERFACE_LABEL) == Some(names::UPDATER_INTERFACE_VERSION);
         self.control_plane = self.label(names::CONTROL_PLANE_LABEL).is_some();
         self.excluded = self.label(names::EXCLUDE_FROM_LB_LABEL).is_some();
-        self.zone = self.label(names::ZONE_LABEL).map(str::to_owned);
         if boot_id.len() > BOOT_ID_MAX {
             return Err(Unreadable::TooLong("boot id"));
         }
@@ -301,7 +296,13 @@ impl NodeFacts {
         if json!(spec.taints).to_string().len() > TAINTS_MAX {
             return Err(Unreadable::TooLong("taints"));
         }
-        self.annotations = those(annotations, &ANNOTATIONS, "annotations")?;
+        if let Some(annotations) = &mut annotations {
+            annotations.retain(|key, _| ANNOTATIONS.contains(&key.as_str()));
+            if bytes(annotations) > KEPT_MAX {
+                return Err(Unreadable::TooLong("annotations"));
+            }
+        }
+        self.annotations = annotations;
         let has_taint = |key: &str| spec.taints.iter().any(|taint| taint["key"] == key);
         self.created = metadata.creation_timestamp;
         let cordoned = spec.taints.iter().find(|it| it["key"] == UNSCHEDULABLE);
@@ -332,25 +333,6 @@ impl NodeFacts {
         (self.boot_id, self.os_image) = (boot_id, os_image);
         Ok(())
     }
-}
-
-/// Those of these labels or annotations that have these keys.
-///
-/// # Errors
-/// They are too long. `what` says what they are, in the plural.
-fn those(
-    entries: Option<BTreeMap<String, String>>,
-    keys: &[&str],
-    what: &'static str,
-) -> Result<Option<BTreeMap<String, String>>, Unreadable> {
-    let Some(mut entries) = entries else {
-        return Ok(None);
-    };
-    entries.retain(|key, _| keys.contains(&key.as_str()));
-    if bytes(&entries) > KEPT_MAX {
-        return Err(Unreadable::TooLong(what));
-    }
-    Ok(Some(entries))
 }
 
 /// Whether this is the OS image of a host that runs Bottlerocket, as its kubelet says.

@@ -15,8 +15,7 @@ use crate::objects::NodeFacts;
 
 /// The Nodes of the control plane, and whether each is out of service, by name of the shadow.
 fn control_plane(cluster: &Cluster) -> BTreeMap<&str, bool> {
-    let is_control_plane =
-        |node: &NodeFacts| node.all_labels.contains_key(names::CONTROL_PLANE_LABEL);
+    let is_control_plane = |node: &NodeFacts| node.label(names::CONTROL_PLANE_LABEL).is_some();
     let is_away = |node: &NodeFacts| {
         let ready = node.readiness.is_some_and(|readiness| readiness.ready);
         !ready || node.unschedulable || node.marker().is_some_and(Marker::holds_changes)
