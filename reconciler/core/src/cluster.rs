@@ -114,7 +114,7 @@ impl NodeRecord {
 
     /// The marker, if there is one that can be read.
     pub fn marker(&self) -> Option<&Marker> {
-        self.node.as_ref()?.marker.as_ref()?.as_ref().ok()
+        self.node.as_ref()?.marker()
     }
 
     /// The agent's pod. During a rollout of the `DaemonSet` a node may have two: one that is Ready wins.

@@ -1,7 +1,6 @@
 //! Parses Nodes, with bounds on values that others can set.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
 
 use brupop_api::crds::{BOOT_ID_MAX, VERSION_MAX, is_variant};
 use brupop_api::item::{Readable, Unreadable, lenient_time, null_as_default};
@@ -181,18 +180,16 @@ impl NodeFacts {
         self.variant.as_deref().unwrap_or(names::UNKNOWN_VARIANT)
     }
 
-    /// Returns what we changed on it. A marker that cannot be read names nothing; so its node keeps its slot.
+    /// The marker, if there is one that can be read.
     pub fn marker(&self) -> Option<&Marker> {
-        static UNREADABLE: LazyLock<Marker> = LazyLock::new(Marker::default);
-        match self.marker.as_ref()? {
-            Ok(marker) => Some(marker),
-            Err(_) => Some(&UNREADABLE),
-        }
+        self.marker.as_ref()?.as_ref().ok()
     }
 
-    /// Whether nothing is left on it of an update. Annotations that are kept for the pods of other nodes are not.
+    /// Whether nothing is left on it of an update, as far as that can be read. Annotations that are kept for the pods of other
+    /// nodes are not.
     pub(crate) fn is_tidy(&self) -> bool {
-        self.marker().is_none_or(Marker::is_kept)
+        let is_kept = |read: &Result<Marker, _>| read.as_ref().is_ok_and(Marker::is_kept);
+        self.marker.as_ref().is_none_or(is_kept)
     }
 
     /// Whether it is opted in, or carries changes of ours.
