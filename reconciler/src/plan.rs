@@ -12,7 +12,6 @@ use brupop_api::printable::printable_json;
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, Decisions, Reason};
 use brupop_core::facts::{FleetFacts, Observed, PoolFacts};
-use brupop_core::gates::GOOD_IN_A_ROW;
 use brupop_core::status;
 use brupop_core::window::Starts;
 use brupop_core::workloads::Evicted;
@@ -119,7 +118,7 @@ impl Reconciler {
     /// Decides as if this process led, and sends nothing. Returns the plan once all is read that the decisions need.
     async fn dry_run(mut self, now: bool) -> Result<Plan, String> {
         let deadline = Instant::now() + DEADLINE;
-        self.leading.gates.times = GOOD_IN_A_ROW;
+        self.leading.gates.gates.opens = 1;
         let watches = Arc::clone(&self.watches);
         loop {
             let unread = match self.dry_pass(now) {

@@ -16,7 +16,7 @@ use crate::facts::{FleetFacts, NodeView, Owner};
 use crate::rules::GateState;
 
 /// This many good answers in a row open a gate.
-pub const GOOD_IN_A_ROW: u8 = 3;
+const GOOD_IN_A_ROW: u8 = 3;
 /// The most different queries that are sent, whatever people make.
 const QUERIES_MAX: usize = 64;
 /// The most of them that are under way at once.
@@ -69,16 +69,16 @@ impl Heard {
         (self.asked, self.under_way) = (Some(now), true);
     }
 
-    /// Takes in the state that the answer to the last query shows.
-    fn answered(&mut self, answer: GateState, now: Duration, holds_for: Duration) {
+    /// Takes in the state that the answer to the last query shows. So many good ones in a row open the gate.
+    fn answered(&mut self, answer: GateState, opens: u8, now: Duration, holds_for: Duration) {
         let at = self.asked.unwrap_or(now);
         let is_good = answer == GateState::Open;
         self.good = if is_good {
-            (self.good + 1).min(GOOD_IN_A_ROW)
+            (self.good + 1).min(opens)
         } else {
             0
         };
-        if !is_good || self.good == GOOD_IN_A_ROW {
+        if !is_good || self.good == opens {
             self.state = answer;
         }
         self.until = match self.state {
@@ -96,6 +96,8 @@ pub struct Gates {
     /// The time since which anybody could be asked.
     since: Duration,
     known: BTreeMap<PrometheusGate, Heard>,
+    /// So many good answers in a row open a gate: one in a plan, because what the leader was told before is stored nowhere.
+    pub opens: u8,
 }
 
 impl Gates {
@@ -105,6 +107,7 @@ impl Gates {
             interval,
             since: now,
             known: BTreeMap::new(),
+            opens: GOOD_IN_A_ROW,
         }
     }
 
@@ -188,7 +191,7 @@ impl Gates {
     pub fn answered(&mut self, query: &PrometheusGate, answer: GateState, now: Duration) {
         let holds_for = self.holds_for();
         if let Some(known) = self.known.get_mut(query) {
-            known.answered(answer, now, holds_for);
+            known.answered(answer, self.opens, now, holds_for);
         }
     }
 }

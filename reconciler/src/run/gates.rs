@@ -50,9 +50,6 @@ pub(crate) struct GateAnswers {
     pub(crate) gates: Gates,
     /// The reason why queries have no answer.
     failures: BTreeMap<PrometheusGate, FailureLog>,
-    /// Number of answers that each answer counts for. In a plan one good answer opens a gate: what the leader was told before is
-    /// stored nowhere.
-    pub(crate) times: u8,
 }
 
 impl GateAnswers {
@@ -61,7 +58,6 @@ impl GateAnswers {
         Self {
             gates: Gates::new(interval, now),
             failures: BTreeMap::new(),
-            times: 1,
         }
     }
 
@@ -92,9 +88,7 @@ impl GateAnswers {
             _ => {}
         }
         let answer = answer.as_ref().copied().unwrap_or(GateState::Unknown);
-        for _ in 0..self.times {
-            self.gates.answered(query, answer, now);
-        }
+        self.gates.answered(query, answer, now);
     }
 }
 
