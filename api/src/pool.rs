@@ -11,10 +11,12 @@ use serde::{Deserialize, Serialize};
 use crate::conditions::Condition;
 use crate::fleet::NodeCounts;
 use crate::names::ZONE_LABEL;
-pub use crate::schema::FIVE_FIELDS;
 use crate::schema::{
     self, Counter, DnsLabel, Duration, LabelKey, LabelValue, PoolName, Schedule, Time, TimeZone,
     Version, WrittenTime, WrittenVersion,
+};
+pub use crate::schema::{
+    FIVE_FIELDS, MAX_UNAVAILABLE_HINT, TIME_ZONE_HINT, VERSION_HINT, WRITTEN_TIME_HINT,
 };
 
 /// Rules for updating the pool's nodes.
@@ -66,7 +68,7 @@ pub struct BottlerocketPoolSpec {
     /// 1. Nodes that are not Ready count. Default: 1.
     #[serde(default = "one")]
     #[schemars(extend("nullable" = false))]
-    #[x_kube(validation = Rule::new(schema::MAX_UNAVAILABLE_RULE).message(schema::MAX_UNAVAILABLE_HINT))]
+    #[x_kube(validation = Rule::new(schema::MAX_UNAVAILABLE_RULE).message(MAX_UNAVAILABLE_HINT))]
     pub max_unavailable: IntOrString,
     /// Updates start only while one of these windows is open. Default: none, and updates start at all times.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -49,17 +49,21 @@ const DURATION: &str =
     "^([0-9]{1,5}h([0-9]{1,5}m)?([0-9]{1,6}s)?|[0-9]{1,5}m([0-9]{1,6}s)?|[0-9]{1,6}s)$";
 const DURATION_MAX: usize = 32;
 const DURATION_HINT: &str = "write hours, minutes and seconds, such as 24h or 1h30m";
-const VERSION_HINT: &str = "write a semantic version, such as 1.20.0";
+/// The hint for a version.
+pub const VERSION_HINT: &str = "write a semantic version, such as 1.20.0";
 const TIME_ZONE: &str = "^[A-Za-z][A-Za-z0-9_+/-]*$";
 const TIME_ZONE_MAX: usize = 64;
-const TIME_ZONE_HINT: &str = "write a name of the IANA database, such as Europe/Berlin or UTC";
+/// The hint for a time zone.
+pub const TIME_ZONE_HINT: &str = "write a name of the IANA database, such as Europe/Berlin or UTC";
 /// A day that no month has gets the same sentence, where the API server would say that it cannot be converted.
 const WRITTEN_TIME: &str = concat!(
     "^([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))",
     "|([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)",
     "T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
 );
-const WRITTEN_TIME_HINT: &str = "write a time with its offset, such as 2026-12-20T00:00:00+01:00";
+/// The hint for a time that a person writes.
+pub const WRITTEN_TIME_HINT: &str =
+    "write a time with its offset, such as 2026-12-20T00:00:00+01:00";
 /// The characters of cron expressions of five fields.
 const SCHEDULE: &str = "^ *([0-9A-Za-z*/,#?-]+ +){4}[0-9A-Za-z*/,#?-]+ *$";
 const SCHEDULE_MAX: usize = 128;
@@ -70,7 +74,7 @@ pub const FIVE_FIELDS: &str =
 pub(crate) const MAX_UNAVAILABLE_RULE: &str =
     "type(self) == int ? self >= 1 && self <= 100000 : self.matches('^(100|[1-9][0-9]?)%$')";
 /// The hint for a limit that is refused.
-pub(crate) const MAX_UNAVAILABLE_HINT: &str =
+pub const MAX_UNAVAILABLE_HINT: &str =
     "write a number from 1, such as 2, or a percentage from 1% to 100%, such as \"10%\"";
 
 // These types have plain comments: `kubectl explain` would show docstrings.

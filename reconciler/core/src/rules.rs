@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use brupop_api::names::DEFAULT_POOL;
 use brupop_api::pool::{
-    BottlerocketPoolSpec, DependsOn, FIVE_FIELDS, Freeze, Gate, OnTimeout, Topology, TopologyMode,
-    Window,
+    BottlerocketPoolSpec, DependsOn, FIVE_FIELDS, Freeze, Gate, MAX_UNAVAILABLE_HINT, OnTimeout,
+    Topology, TopologyMode, VERSION_HINT, WRITTEN_TIME_HINT, Window,
 };
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -344,27 +344,18 @@ pub fn limit(text: &IntOrString) -> Result<Limit, String> {
         IntOrString::String(text) => text.clone(),
     };
     let limit = text.parse().ok().filter(|limit| *limit != Limit::Unlimited);
-    limit.ok_or_else(|| {
-        "write a number from 1, such as 2, or a percentage from 1% to 100%, such as \"10%\""
-            .to_owned()
-    })
+    limit.ok_or_else(|| MAX_UNAVAILABLE_HINT.to_owned())
 }
 
 fn version(field: &str, text: Option<&str>) -> Result<Option<Version>, String> {
-    text.map(|text| {
-        Version::parse(text)
-            .map_err(|_| format!("{field}: write a semantic version, such as 1.20.0"))
-    })
-    .transpose()
+    text.map(|text| Version::parse(text).map_err(|_| format!("{field}: {VERSION_HINT}")))
+        .transpose()
 }
 
 fn span(nth: usize, freeze: &Freeze) -> Result<(Timestamp, Timestamp), String> {
     let time = |field: &str, text: &str| {
-        text.parse::<Timestamp>().map_err(|_| {
-            format!(
-                "spec.freezes[{nth}].{field}: write a time with its offset, such as 2026-12-20T00:00:00+01:00"
-            )
-        })
+        text.parse::<Timestamp>()
+            .map_err(|_| format!("spec.freezes[{nth}].{field}: {WRITTEN_TIME_HINT}"))
     };
     Ok((time("start", &freeze.start)?, time("end", &freeze.end)?))
 }

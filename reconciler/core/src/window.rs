@@ -7,7 +7,7 @@
 //! The fields are in the time zone. A fire time that the clock skips in spring is that much later. If the clock shows a
 //! fire time twice in autumn, the first one counts.
 
-use brupop_api::pool::FIVE_FIELDS;
+use brupop_api::pool::{FIVE_FIELDS, TIME_ZONE_HINT};
 use croner::parser::{CronParser, Seconds, Year};
 use croner::{Cron, Direction};
 use jiff::civil::DateTime;
@@ -34,8 +34,7 @@ const DURATION_HINT: &str = "with a duration, write when the window opens in fiv
 /// # Errors
 /// What to write, if there is none.
 pub fn time_zone(name: &str) -> Result<TimeZone, String> {
-    TimeZone::get(name)
-        .map_err(|_| "write a name of the IANA database, such as Europe/Berlin or UTC".into())
+    TimeZone::get(name).map_err(|_| TIME_ZONE_HINT.to_owned())
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
