@@ -129,9 +129,8 @@ impl NodeRecord {
     pub fn is_being_drained(&self) -> bool {
         let drains =
             |marker: &Marker| marker.drain_started_at.is_some() && marker.drained_at.is_none();
-        let readiness = self.node.as_ref().and_then(|node| node.readiness);
         self.marker().is_some_and(drains)
-            && readiness.is_some_and(|readiness| readiness.ready)
+            && self.node.as_ref().is_some_and(|node| node.is_ready())
             && self
                 .shadow()
                 .is_some_and(|shadow| shadow.spec.state != State::Idle)
@@ -289,7 +288,7 @@ impl Cluster {
         of.flat_map(|(_, (name, pool))| pool.gates().iter().map(|gate| (name.as_str(), gate)))
     }
 
-    /// Changes an record, if it is there. One that knows nothing any more goes.
+    /// Changes a record, if it is there. One that knows nothing any more goes.
     fn change(&mut self, name: &str, change: impl FnOnce(&mut NodeRecord)) {
         if let Some(record) = self.records.get_mut(name) {
             change(record);

@@ -20,6 +20,9 @@ pub use pod::{
     AgentPod, Allowed, Budget, Controller, Pod, PodItem, is_operator_pod, matters, relaxed,
 };
 
+/// The taint of a cordoned node, which the node lifecycle controller adds; its effect is `NoSchedule`.
+const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
+
 /// The fleet: the parsed object, and its JSON.
 #[derive(Clone, Debug)]
 pub struct WatchedFleet {

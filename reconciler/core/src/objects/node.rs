@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use super::{ReadCondition, Readiness, bytes, read_time};
+use super::{CORDON_TAINT, ReadCondition, Readiness, bytes, read_time};
 
 /// Labels and annotations of a Node that matter here, whatever selectors pools have.
 const LABELS: [&str; 4] = [
@@ -34,8 +34,6 @@ const KEPT_MAX: usize = 16 * 1024;
 const ALL_LABELS_MAX: usize = 64 * 1024;
 /// Longest name of an OS image. A kubelet may report one of more than a megabyte.
 const OS_IMAGE_MAX: usize = 256;
-/// The taint that the node lifecycle controller adds to a node that is cordoned.
-const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// Most bytes of taints, as JSON.
 const TAINTS_MAX: usize = 64 * 1024;
 /// A Node with more labels, or more annotations, is not updated. The API server evaluates our policies on each change of
@@ -302,7 +300,7 @@ impl NodeFacts {
         self.annotations = annotations;
         let has_taint = |key: &str| spec.taints.iter().any(|taint| taint["key"] == key);
         self.created = metadata.creation_timestamp;
-        let cordoned = spec.taints.iter().find(|it| it["key"] == UNSCHEDULABLE);
+        let cordoned = spec.taints.iter().find(|it| it["key"] == CORDON_TAINT);
         self.cordoned_at = cordoned.and_then(|taint| read_time(taint["timeAdded"].as_str()));
         self.volumes_in_use = status.volumes_in_use.len();
         self.tainted = has_taint(names::UPDATING_TAINT);

@@ -16,7 +16,7 @@ use kube::core::{Selector, SelectorExt as _};
 use serde::Deserialize;
 use serde::de::Error as _;
 
-use super::{ReadCondition, Readiness, bytes};
+use super::{CORDON_TAINT, ReadCondition, Readiness, bytes};
 
 /// Annotation of mirror pods, which a kubelet runs from its own files.
 const MIRROR_POD_ANNOTATION: &str = "kubernetes.io/config.mirror";
@@ -25,8 +25,6 @@ const DO_NOT_DISRUPT: [(&str, &str); 2] = [
     (names::DO_NOT_DISRUPT_ANNOTATION, "true"),
     (names::SAFE_TO_EVICT_ANNOTATION, "false"),
 ];
-/// The taint of a cordoned node; its effect is `NoSchedule`.
-const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 /// Most bytes of labels. They are needed for the selectors of budgets; a pod of sane size has some hundred bytes.
 const LABELS_MAX: usize = 8 * 1024;
 const LABELS_COUNT_MAX: usize = 128;
