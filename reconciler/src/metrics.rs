@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use brupop_api::conditions::ConditionStatus;
 use brupop_api::crds::VERSION_MAX;
@@ -16,6 +16,7 @@ use brupop_core::decide::Reason;
 use brupop_core::facts::{FleetFacts, NodeView};
 use brupop_core::rules::GateState;
 use brupop_core::status::{Ended, Phase, results, stalled_pools, update_known_since};
+use brupop_runtime::locked;
 use brupop_runtime::metrics::{self, ProcessMetrics};
 use jiff::Timestamp;
 use prometheus_client::encoding::EncodeMetric;
@@ -191,10 +192,6 @@ fn count_without_workloads(counters: &mut Series, pool: &str, updates: u64) {
         .is_none_or(|series| series.len() < MAX_POOLS || series.keys().any(|of| of[0].1 == pool));
     let labels = if has_room { labels } else { [("pool", OTHER)] };
     counters.add(metric, &labels, updates);
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn help(name: &str) -> &'static str {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use brupop_api::{BottlerocketShadow, Item, Object, names};
@@ -14,7 +14,7 @@ use brupop_core::objects::{
 };
 use brupop_core::pool::Pool;
 use brupop_runtime::errors::describe;
-use brupop_runtime::{Beginnings, FailureLog, list_and_watch, only, patient};
+use brupop_runtime::{Beginnings, FailureLog, list_and_watch, locked, only, patient};
 use futures::{Stream, StreamExt as _};
 use kube::api::ListParams;
 use kube::runtime::watcher::{self, Config, Event, watcher};
@@ -194,10 +194,6 @@ impl Watches {
             _ => Ok(cluster),
         }
     }
-}
-
-fn locked<T>(known: &Mutex<T>) -> MutexGuard<'_, T> {
-    known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn put<K: Watched + DeserializeOwned>(

@@ -3,8 +3,8 @@
 
 mod cache;
 
-use crate::FailureLog;
 use crate::errors::describe;
+use crate::{FailureLog, locked};
 use cache::{Cache, Judgement, TRY_AGAIN};
 use http::{HeaderMap, StatusCode, header::AUTHORIZATION};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
@@ -15,7 +15,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -97,7 +97,7 @@ impl Authorizer {
     /// Returns what the API server says of a token, or has said a moment ago. Callers with the same token wait for one answer:
     /// the next one asks if the caller that asked goes away.
     async fn judge(&self, token: String) -> Judgement {
-        let (answer, was_allowed) = lock(&self.cache).entry(token.as_bytes());
+        let (answer, was_allowed) = locked(&self.cache).entry(token.as_bytes());
         let review = async {
             // Made-up tokens keep nobody waiting who was let in before.
             let _turn = if was_allowed {
@@ -148,14 +148,14 @@ impl Authorizer {
 
     /// A token that nobody knows says nothing of the second review, which may be the one that fails.
     fn on_answer(&self, outcome: Judgement) -> Judgement {
-        if outcome != Err(StatusCode::UNAUTHORIZED) && lock(&self.failures).resolved() {
+        if outcome != Err(StatusCode::UNAUTHORIZED) && locked(&self.failures).resolved() {
             tracing::info!("callers' tokens can be checked again");
         }
         outcome
     }
 
     fn on_failure(&self, error: &str) -> Judgement {
-        if lock(&self.failures).is_new(error) {
+        if locked(&self.failures).is_new(error) {
             tracing::warn!(
                 error,
                 "the API server could not be asked about a caller's token"
@@ -163,10 +163,6 @@ impl Authorizer {
         }
         TRY_AGAIN
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn access_review(user: UserInfo, path: &str) -> SubjectAccessReview {

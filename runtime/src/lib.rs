@@ -20,6 +20,8 @@ pub mod tls;
 pub mod waits;
 mod watching;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 pub use client::{ClusterConfig, install_crypto_provider};
 pub use endpoint::Health;
 pub use environment::Program;
@@ -29,3 +31,8 @@ pub use listing::{Beginnings, Listing, list_and_watch};
 pub use own_thread::OwnThread;
 pub use shutdown::Shutdown;
 pub use watching::{only, patient, watch_one};
+
+/// Locks this mutex, even if a thread panicked that held it.
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

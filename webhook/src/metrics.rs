@@ -2,6 +2,7 @@
 
 use crate::verdict::{Actor, Rule};
 use brupop_runtime::authorizer::Refusals;
+use brupop_runtime::locked;
 use brupop_runtime::logs::Quota;
 use brupop_runtime::metrics::{self, ProcessMetrics};
 use kube::core::admission::Operation;
@@ -10,7 +11,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Upper bounds of the latency's buckets, in seconds; the API server gives up after 3.
@@ -135,10 +136,7 @@ impl Metrics {
     pub fn not_a_review(&self) -> Option<u64> {
         self.unreadable.inc();
         let (epoch, quota) = &self.unreadable_log;
-        quota
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take(epoch.elapsed())
+        locked(quota).take(epoch.elapsed())
     }
 
     /// All metrics as text, true at the time of the call.

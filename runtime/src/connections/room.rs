@@ -1,6 +1,7 @@
 //! The open connections of a port, and which of them makes room for others.
 
 use super::Limits;
+use crate::locked;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use std::cmp::Reverse;
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -77,7 +78,7 @@ impl Room {
             body: 0,
             _handle: handle,
         };
-        let mut open = self.lock();
+        let mut open = locked(&self.open);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         open.insert(number, connection);
         if open.len() > self.limits.connections {
@@ -110,16 +111,12 @@ impl Room {
         }
         dropped.is_some()
     }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Connection>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Permit {
     /// The caller has to send a body of this length, or the next request. Bodies make room for each other.
     pub(super) fn wait(&self, body: usize) {
-        let mut open = self.room.lock();
+        let mut open = locked(&self.room.open);
         if let Some(connection) = open.get_mut(&self.number) {
             (connection.since, connection.is_answering) = (Instant::now(), false);
             connection.body = body;
@@ -131,7 +128,7 @@ impl Permit {
     }
 
     pub(super) fn answer(&self) {
-        if let Some(connection) = self.room.lock().get_mut(&self.number) {
+        if let Some(connection) = locked(&self.room.open).get_mut(&self.number) {
             (connection.since, connection.is_answering) = (Instant::now(), true);
         }
     }
@@ -139,7 +136,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.room.lock().remove(&self.number);
+        locked(&self.room.open).remove(&self.number);
     }
 }
 

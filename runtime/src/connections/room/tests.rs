@@ -67,7 +67,7 @@ async fn longest_idle_of_the_greatest_peer_makes_room() {
         assert_eq!(dropped(&mut open), [goes], "{says}");
         assert_eq!(room.drops.get(), 1);
         open.clear();
-        assert!(room.lock().is_empty());
+        assert!(locked(&room.open).is_empty());
     }
 }
 
