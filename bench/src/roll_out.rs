@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use brupop_testbed::fleet::NEW;
-use brupop_testbed::history::{Outcome, Seen};
+use brupop_testbed::history::{History, Outcome, Seen};
 use brupop_testbed::usage::Usage;
 use brupop_testbed::{Fleet, median};
 
@@ -74,23 +74,20 @@ impl RollOut {
         if *pods_per_node > 0 {
             fleet.deploy("cart", nodes * pods_per_node, "100%").await?;
         }
-        let mut audit = if *counted {
-            let audit = fleet.control_plane.audit().from_now();
-            fleet.publish(NEW)?;
-            audit
+        if *counted {
+            until_all(&fleet, "rest", |seen| seen.reason == "NoUpdate").await?;
         } else {
             fleet.pause(true).await?;
             fleet.publish(NEW)?;
             let knows = |seen: &Seen| seen.available.as_deref() == Some(NEW);
-            fleet
-                .until("every host knows the version", |history| {
-                    history.now().all(|(_, seen)| knows(seen))
-                })
-                .await?;
-            let audit = fleet.control_plane.audit().from_now();
+            until_all(&fleet, "know the version", knows).await?;
+        }
+        let mut audit = fleet.control_plane.audit().from_now();
+        if *counted {
+            fleet.publish(NEW)?;
+        } else {
             fleet.pause(false).await?;
-            audit
-        };
+        }
         let before = cpu(&fleet)?;
         fleet.until_updated(NEW).await?;
         let busy = cpu(&fleet)?.saturating_sub(before);
@@ -112,6 +109,12 @@ impl RollOut {
             cpu: busy.as_secs_f64() * 1000.0 / number(*nodes),
         })
     }
+}
+
+/// Waits until this holds of all nodes.
+async fn until_all(fleet: &Fleet, what: &str, holds: fn(&Seen) -> bool) -> Result<()> {
+    let all = |history: &History| history.now().all(|(_, seen)| holds(seen));
+    fleet.until(&format!("all nodes {what}"), all).await
 }
 
 /// Time for which reconcilers have kept a core busy so far.
