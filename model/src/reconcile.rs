@@ -207,7 +207,7 @@ impl World {
                 }
             }
             // Its version is tested, so it goes as it was seen or not at all.
-            Some(Step::DeleteShadow { .. }) => {
+            Some(Step::DeleteShadow) => {
                 let place = &mut self.places[node];
                 place.shadow.take_if(|shadow| seen == Some(*shadow));
             }

@@ -290,6 +290,15 @@ impl<'a> NodeView<'a> {
         Some((version?, self.node?.variant()))
     }
 
+    /// Whether its Node was deleted soon after its update: perhaps an autoscaler removes what is updated.
+    pub fn is_removed_after_update(&self) -> bool {
+        self.shadow.is_some_and(|ShadowFacts { spec, status, .. }| {
+            let in_service = matches!(spec.state, State::Idle | State::MonitoringUpdate);
+            let updated = spec.version.is_some() && status.current_version == spec.version;
+            self.node.is_none() && in_service && updated && self.time.removed_soon
+        })
+    }
+
     /// Returns why no drain could empty the node, as its pods and their budgets are now, if that is so.
     pub(crate) fn undrainable(&self) -> Option<&'a str> {
         match self.led.obstacle.as_ref()? {

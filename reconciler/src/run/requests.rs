@@ -231,7 +231,7 @@ impl Request {
         };
         let event = EventText::of_step(view, step);
         let mut context = Context::of(cluster, view, reason.as_str(), event);
-        if step == (Step::DeleteShadow { just_updated: true }) {
+        if step == Step::DeleteShadow && view.is_removed_after_update() {
             // Nobody looks at the Events of objects that are gone.
             context.about = Context::of_fleet(cluster, None).about;
         }
@@ -283,7 +283,7 @@ fn body(
             let shadow = new_shadow(node, uid, attempt, fleet.term, fleet.now);
             Body::Create(json!(shadow))
         }
-        Step::DeleteShadow { .. } => {
+        Step::DeleteShadow => {
             let shadow = cluster.shadow(view.shadow_name)?;
             Body::Delete(Preconditions {
                 uid: Some(shadow.metadata.uid.clone()?),

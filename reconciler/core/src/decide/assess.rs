@@ -95,15 +95,18 @@ fn next_step<'a>(
         return wait(Reason::NotLeading);
     }
     let Some(node) = view.node else {
-        return without_node(view);
+        // The garbage collector would delete its shadow, too, but perhaps much later.
+        let delete = view
+            .shadow
+            .map(|_| take(Step::DeleteShadow, Reason::NodeGone));
+        return delete.unwrap_or(wait(Reason::NodeGone));
     };
     let Some(shadow) = view.shadow else {
         return without_shadow(node, &view.time);
     };
     let owner = view.owner_uid;
     if owner.is_some_and(|owner| owner != node.uid.as_str()) {
-        let just_updated = false;
-        return take(Step::DeleteShadow { just_updated }, Reason::NodeReplaced);
+        return take(Step::DeleteShadow, Reason::NodeReplaced);
     }
     if let Some(marker) = node.marker()
         && (marker.shadow_uid != shadow.uid || Some(marker.attempt) != shadow.spec.attempt)
@@ -131,19 +134,6 @@ fn next_step<'a>(
         State::RebootedIntoUpdate => case.rebooted(),
         State::MonitoringUpdate => case.monitoring(),
     }
-}
-
-/// The Node is gone, so its shadow is deleted: the garbage collector would do that, too, but perhaps much later.
-fn without_node<'a>(view: &NodeView<'a>) -> Decision<'a> {
-    let gone = Reason::NodeGone;
-    let Some(shadow) = view.shadow else {
-        return wait(gone);
-    };
-    let in_service = matches!(shadow.spec.state, State::Idle | State::MonitoringUpdate);
-    let updated =
-        shadow.spec.version.is_some() && shadow.status.current_version == shadow.spec.version;
-    let just_updated = in_service && updated && view.time.removed_soon;
-    take(Step::DeleteShadow { just_updated }, gone)
 }
 
 /// A labelled node gets a shadow. On a node that lost both label and shadow, our changes are undone.
@@ -454,12 +444,7 @@ impl<'a> Case<'_, 'a> {
             let gate = || self.fleet.pool_of(view).and_then(closed_gate);
             return match waits.or_else(gate) {
                 Some(reason) => wait(reason),
-                None => take(
-                    Step::Finish {
-                        workloads_back: !matches!(view.evicted, Evicted::Missing(_)),
-                    },
-                    Reason::Finishing,
-                ),
+                None => take(Step::Finish, Reason::Finishing),
             };
         }
         let told = Reason::of_status(shadow.status).filter(|_| view.agent_ready);

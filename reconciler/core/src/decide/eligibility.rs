@@ -22,8 +22,7 @@ impl<'a> Case<'_, 'a> {
             return undo_when_ready(node, &view.time, Reason::Finishing);
         }
         if !node.labelled {
-            let just_updated = false;
-            return take(Step::DeleteShadow { just_updated }, Reason::NotLabelled);
+            return take(Step::DeleteShadow, Reason::NotLabelled);
         }
         let queues = Reason::LimitReached;
         let Some(slot) = self.slot else {

@@ -27,10 +27,7 @@ pub enum Step<'a> {
         attempt: Option<u64>,
     },
     /// Deletes the shadow, as it was read.
-    DeleteShadow {
-        /// Its Node was deleted soon after its update: perhaps an autoscaler removes what is updated.
-        just_updated: bool,
-    },
+    DeleteShadow,
     /// Begins the update to this version.
     Stage(&'a str),
     /// Uses up the attempt of a slot while the shadow stays Idle.
@@ -58,10 +55,7 @@ pub enum Step<'a> {
     /// Begins to monitor the updated node.
     Monitor,
     /// Ends the update as a success.
-    Finish {
-        /// Each workload whose pods were evicted is available again, as far as that is known.
-        workloads_back: bool,
-    },
+    Finish,
     Abort(Abort),
     /// Puts the node back into service. The marker keeps the owners of evicted pods until the update is over.
     PutBack,
@@ -136,7 +130,7 @@ impl<'a> Step<'a> {
                 vec![reached(State::RebootedIntoUpdate)],
                 vec![],
             ),
-            Self::Finish { .. } => (
+            Self::Finish => (
                 Some(State::Idle),
                 vec![reached(State::MonitoringUpdate)],
                 vec![

@@ -69,10 +69,7 @@ impl<'a> Decided<'a> {
         let is_no_write = |step: &Step<'_>| {
             matches!(
                 step,
-                Step::CreateShadow { .. }
-                    | Step::DeleteShadow { .. }
-                    | Step::Evict
-                    | Step::DeletePods
+                Step::CreateShadow { .. } | Step::DeleteShadow | Step::Evict | Step::DeletePods
             )
         };
         assert_eq!(write.is_none(), step.is_none_or(|step| is_no_write(&step)));

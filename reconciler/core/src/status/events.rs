@@ -98,20 +98,14 @@ impl EventText {
                     .filter(|plan| !plan.left.is_empty())?;
                 ("PodsLeft", true, left_pods(&plan.left))
             }
-            Step::Finish { workloads_back } if workloads_back => {
-                ("Updated", false, format!("the node runs {version}"))
-            }
-            Step::Finish { .. } => {
-                let owner = match view.evicted {
-                    Evicted::Missing(owner) => owner,
-                    Evicted::Back | Evicted::Unknown => "a workload",
-                };
+            Step::Finish if let Evicted::Missing(owner) = view.evicted => {
                 let note = format!(
                     "the node runs {version}, but {owner}, whose pods were evicted from it, still has fewer pods available than \
                      before; the node gives its slot back: repair the workload"
                 );
                 ("UpdatedWithoutWorkloads", true, note)
             }
+            Step::Finish => ("Updated", false, format!("the node runs {version}")),
             Step::Abort(why) => {
                 let (left, what_to_do) = (left_behind(&shadow, why), what_to_do(why.remedy()));
                 let why = Reason::Aborting(why).message();
@@ -119,7 +113,7 @@ impl EventText {
                 let note = format!("{why} ({current}, wanted {version}){left}{what_to_do}");
                 ("UpdateAborted", true, note)
             }
-            Step::DeleteShadow { just_updated: true } => {
+            Step::DeleteShadow if view.is_removed_after_update() => {
                 let note = format!(
                     "the node {} was deleted soon after its update to {version}; if this happens again, an autoscaler may remove \
                      updated nodes: see Autoscalers in docs/operations.md",
@@ -127,7 +121,7 @@ impl EventText {
                 );
                 ("UpdatedNodeRemoved", false, note)
             }
-            Step::DeleteShadow { .. } if view.is_opted_out() => {
+            Step::DeleteShadow if view.is_opted_out() => {
                 let note = format!(
                     "the label {}={} is gone, so the node is no longer updated; it runs {current}",
                     names::UPDATER_INTERFACE_LABEL,
@@ -312,10 +306,8 @@ pub fn ended_by(
 ) -> Vec<Ended> {
     let phase = phase_ended_by(cluster, fleet, view, step);
     let other = match step {
-        Step::DeleteShadow { just_updated: true } => Some(Ended::Removed),
-        Step::Finish {
-            workloads_back: false,
-        } => {
+        Step::DeleteShadow if view.is_removed_after_update() => Some(Ended::Removed),
+        Step::Finish if matches!(view.evicted, Evicted::Missing(_)) => {
             let pool = fleet.pool_of(view).map_or("", |pool| pool.name);
             Some(Ended::WithoutWorkloads(pool.to_owned()))
         }
@@ -352,7 +344,7 @@ fn phase_ended_by(
         Step::Monitor if spec.reboot_granted_boot_id.is_some() => {
             (Phase::Rebooting, transition()?, now)
         }
-        Step::Finish { .. } => (Phase::Soaking, transition()?, now),
+        Step::Finish => (Phase::Soaking, transition()?, now),
         _ => return None,
     };
     Some(Ended::Phase(phase, lasted(since, until)))

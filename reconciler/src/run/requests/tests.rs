@@ -282,9 +282,7 @@ fn shadow_with(metadata: &Value) -> Value {
 
 #[test]
 fn a_shadow_is_deleted_only_as_read() {
-    let delete = Step::DeleteShadow {
-        just_updated: false,
-    };
+    let delete = Step::DeleteShadow;
     let read = Some(shadow_with(&json!({"resourceVersion": "41"})));
     let Some(Body::Delete(preconditions)) = asked(read, delete) else {
         panic!("it is deleted")

@@ -20,11 +20,7 @@ fn a_shadow_comes_and_goes_with_its_opted_in_node() {
     let marker = marker(3, true);
     let unlabelled = idle().with_node(|node| node.labelled = false);
     let create = |attempt| Some(Step::CreateShadow { attempt });
-    let delete = || {
-        Some(Step::DeleteShadow {
-            just_updated: false,
-        })
-    };
+    let delete = || Some(Step::DeleteShadow);
     for (what, view, step) in rows! {
         "opted in", NodeView { shadow: None, ..idle() } => create(None);
         // At the next attempt, so that the old marker is over.

@@ -243,7 +243,7 @@ impl Fleet {
                     "a shadow is made where there is one"
                 );
             }
-            Some(Step::DeleteShadow { .. }) => drop(place.shadow.take().unwrap()),
+            Some(Step::DeleteShadow) => drop(place.shadow.take().unwrap()),
             Some(Step::Evict | Step::DeletePods) | None => return false,
             Some(_) => {}
         }

@@ -2,6 +2,7 @@
 
 use super::versions;
 use super::world::*;
+use crate::status::EventText;
 use crate::workloads::Evicted;
 
 const CART: &str = "apps/v1/ReplicaSet/shop/cart";
@@ -45,20 +46,11 @@ fn workloads_that_stay_away_end_the_update_as_updated() {
         .with(|view| view.time.workloads_overdue = true);
         let decision = decide(&fleet(), &view);
         assert_eq!(failures_of(&decision), None, "{evicted:?}");
-        decision.step
+        assert_eq!(decision.step, Some(Step::Finish), "{evicted:?}");
+        EventText::of_step(&view, Step::Finish).unwrap().reason
     };
-    assert_eq!(
-        of(MISSING),
-        Some(Step::Finish {
-            workloads_back: false
-        })
-    );
-    assert_eq!(
-        [of(Evicted::Back), of(Evicted::Unknown)],
-        [Some(Step::Finish {
-            workloads_back: true
-        }); 2]
-    );
+    assert_eq!(of(MISSING), "UpdatedWithoutWorkloads");
+    assert_eq!([Evicted::Back, Evicted::Unknown].map(of), ["Updated"; 2]);
     // Its slot is given back, and the version has been reached.
     let ledger = allocate(&fleet(), &[versions::over(None).rebooted(NEW)])
         .write

@@ -102,7 +102,7 @@ fn each_view_has_its_step() {
             => Some(Step::Abort(Abort::PoolClosed));
         "it is back, and monitored", back => Some(Step::Monitor);
         "it fell back", back.rebooted(OLD) => Some(Step::Abort(Abort::FellBack));
-        "it was monitored", watched() => Some(Step::Finish { workloads_back: true });
+        "it was monitored", watched() => Some(Step::Finish);
     } {
         assert_eq!(decide(&fleet(), &view).step, step, "{what}");
     }

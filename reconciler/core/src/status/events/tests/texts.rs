@@ -127,13 +127,7 @@ fn events_are_printable_whatever_is_quoted() {
     };
     for event in [
         EventText::of_step(&view, Step::Stage("2.0.0")).unwrap(),
-        EventText::of_step(
-            &view,
-            Step::Finish {
-                workloads_back: true,
-            },
-        )
-        .unwrap(),
+        EventText::of_step(&view, Step::Finish).unwrap(),
         EventText::of_step(&view, Step::Abort(Abort::StepFailed)).unwrap(),
         EventText::of_refusal(&view, &pod, hostile),
         EventText::of_no_opt_in(hostile),
