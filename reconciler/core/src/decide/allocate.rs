@@ -54,10 +54,7 @@ pub(crate) fn join_slots<'v, 'a>(
             asks: wait(Reason::NotLeading),
         };
         let unreadable = Reason::of_unreadable(view).map(wait);
-        node.asks = Decision {
-            has_slot: node.held().is_some(),
-            ..unreadable.unwrap_or_else(|| assess(fleet, view, node.held()))
-        };
+        node.asks = unreadable.unwrap_or_else(|| assess(fleet, view, node.held()));
         nodes.push(node);
     }
     freed.extend(slots.map(|(name, _)| (name.as_str(), None)));

@@ -31,8 +31,6 @@ pub struct Decision<'a> {
     pub step: Option<Step<'a>>,
     /// The reason why the node moves or waits.
     pub reason: Reason<'a>,
-    /// The node has the slot of its name.
-    pub has_slot: bool,
     /// The version to which an update could begin, if the node had a slot.
     pub(super) may_start: Option<&'a str>,
 }
@@ -41,7 +39,6 @@ pub(super) fn wait(reason: Reason<'_>) -> Decision<'_> {
     Decision {
         step: None,
         reason,
-        has_slot: false,
         may_start: None,
     }
 }

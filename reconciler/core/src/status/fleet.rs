@@ -338,22 +338,13 @@ impl<'a> Progress<'a> {
     pub fn of_fleet(observed: &Observed<'a>, decisions: &[Decision<'a>]) -> Self {
         let (fleet, mut progress) = (&observed.fleet, Self::default());
         for (view, decision) in observed.views.iter().zip(decisions) {
-            progress.count(view, fleet.pool_of(view), decision);
+            progress.count(fleet, view, decision.reason);
         }
         progress.counts.updating_nodes = u64::try_from(fleet.slots.len()).unwrap_or(u64::MAX);
         progress
     }
 
-    /// Counts a node of this pool.
-    pub(super) fn count(
-        &mut self,
-        view: &NodeView<'a>,
-        pool: Option<&PoolFacts<'a>>,
-        decision: &Decision<'a>,
-    ) {
-        let Decision {
-            reason, has_slot, ..
-        } = *decision;
+    fn count(&mut self, fleet: &FleetFacts<'a>, view: &NodeView<'a>, reason: Reason<'a>) {
         let Some(node) = view.node.filter(|node| node.labelled) else {
             return;
         };
@@ -365,12 +356,14 @@ impl<'a> Progress<'a> {
         }
         let counts = &mut self.counts;
         counts.nodes += 1;
+        let has_slot = view.slot(fleet).is_some();
         let waits = !has_slot
             && view
                 .shadow
                 .is_some_and(|it| it.status.current_version.is_some() && it.update().is_some());
         let asks_for_more = || {
-            let (runs, rules) = (Version::parse(node.version()?).ok()?, pool?.rules?);
+            let rules = fleet.pool_of(view)?.rules?;
+            let runs = Version::parse(node.version()?).ok()?;
             Some(rules.asks_for_more_than(&runs))
         };
         let cannot_update = || {
@@ -440,7 +433,7 @@ pub fn pools<'q>(
         if let Owner::Pool(index) = view.owner
             && let Some(progress) = progresses.get_mut(index)
         {
-            progress.count(view, fleet.pools.get(index), decision);
+            progress.count(fleet, view, decision.reason);
         }
         if let Owner::Conflict(one, other) = view.owner {
             let why = Reason::PoolConflict(fleet.pool_name(one), fleet.pool_name(other));
