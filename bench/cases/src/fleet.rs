@@ -6,7 +6,6 @@ use brupop_api::{Item, names};
 use brupop_core::cluster::Cluster;
 use brupop_core::leader::LeaderState;
 use brupop_core::objects::{AgentPod, NodeFacts, Readiness};
-use brupop_core::observe::Now;
 use brupop_core::pool::Pool;
 use brupop_core::rules::Policy;
 use brupop_core::rules::{Limit, Rules, StepDurations};
@@ -16,14 +15,6 @@ pub const NODES: usize = 5_000;
 /// Number of pools in the cases that have pools.
 pub const POOLS: usize = 50;
 pub const NOW: &str = "2026-11-21T04:00:00Z";
-
-/// The same as it is written.
-pub fn now() -> Now<'static> {
-    Now {
-        time: NOW.parse().expect("a time"),
-        text: NOW,
-    }
-}
 
 /// Returns how it is updated.
 pub fn policy() -> Policy {
@@ -38,7 +29,8 @@ pub fn policy() -> Policy {
 pub fn prepared(pools: usize) -> (Cluster, LeaderState) {
     let mut cluster = with_pools(cluster(), pools);
     let mut leader = LeaderState::new(4, "node-0001");
-    leader.prepare_pools(&mut cluster, now().time, &policy());
+    let time = NOW.parse().expect("a time");
+    leader.prepare_pools(&mut cluster, time, &policy());
     (cluster, leader)
 }
 

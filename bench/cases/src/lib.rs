@@ -19,7 +19,7 @@ use brupop_core::status::progressing;
 use brupop_webhook::metrics::Metrics;
 use brupop_webhook::review::answer;
 
-use crate::fleet::{POOLS, now, policy, prepared};
+use crate::fleet::{NOW, POOLS, policy, prepared};
 
 /// The review that the API server sends to the webhook when an agent has staged an image.
 const REVIEW: &str = include_str!("review.json");
@@ -38,11 +38,12 @@ pub const CASES: [Case; 3] = [
 
 /// A pass over 5,000 nodes with this many pools: from objects to facts, decisions, and the condition of each node.
 pub fn pass(pools: usize, drive: Driver<'_>) {
-    let ((cluster, leader), policy, now) = (prepared(pools), policy(), now());
+    let ((cluster, leader), policy) = (prepared(pools), policy());
+    let time = NOW.parse().expect("a time");
     let condition = |reason: &Reason<'_>| progressing(reason, &reason.message(), "");
     drive(&mut || {
-        let pools = pools_at(black_box(&cluster), &leader, &policy, now.time);
-        let observed = observe(&cluster, &leader, &pools, &policy, now);
+        let pools = pools_at(black_box(&cluster), &leader, &policy, time);
+        let observed = observe(&cluster, &leader, &pools, &policy, NOW);
         let decided = observed.decide();
         let nodes = decided.nodes.iter();
         nodes.for_each(|node| drop(black_box(condition(&node.reason))));

@@ -38,14 +38,16 @@ const LONGEST_BACK_OFF: SignedDuration = SignedDuration::from_hours(24);
 /// Multiple of the base that a node waits after a failed drain: pods and budgets change by the hour.
 const DRAIN_FACTOR: i32 = 30;
 
-/// The time now, and the earliest later time at which one of the answers changes.
+/// The time of a pass, and when it has to look again.
+#[derive(Clone, Debug)]
 pub struct Clock<'k> {
-    pub(crate) now: Timestamp,
-    pub(crate) next: Option<Timestamp>,
+    pub now: Timestamp,
+    /// The earliest later time at which one of the answers changes.
+    pub next: Option<Timestamp>,
     /// The times that earlier passes have seen ahead.
     pub(crate) known: &'k Ahead,
-    /// Those of them that this clock was asked for, and new ones.
-    pub(crate) ahead: Ahead,
+    /// Those of them that this clock was asked for, and new ones: what the next pass has to know.
+    pub ahead: Ahead,
 }
 
 impl<'k> Clock<'k> {

@@ -7,9 +7,9 @@ use brupop_api::fleet::{DonePool, FailureThreshold, ResumedVersion, Slot, Versio
 use brupop_api::item::Unreadable;
 use brupop_api::shadow::{LastFailure, ShadowFacts};
 use brupop_api::{Marker, State};
-use jiff::Timestamp;
 
 use crate::cluster::LedNode;
+use crate::deadlines::Clock;
 use crate::drain::{Obstacle, TOO_MANY_PODS};
 use crate::objects::NodeFacts;
 
@@ -72,10 +72,8 @@ pub struct Observed<'a> {
     pub too_long: Vec<&'a str>,
     /// Number of nodes that run Bottlerocket and are not opted in.
     pub not_opted_in: u64,
-    /// The earliest time at which the clock alone changes a fact.
-    pub next: Option<Timestamp>,
-    /// The times that were ahead when this leader first saw them: what the next pass has to know.
-    pub ahead: Ahead,
+    /// The clock that was asked for all of these facts.
+    pub clock: Clock<'a>,
 }
 
 /// The record of this version and variant.

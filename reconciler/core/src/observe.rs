@@ -28,27 +28,15 @@ use crate::workloads::{self, Evicted, Scales};
 /// Longest name of a shadow, as of any object in Kubernetes.
 const NAME_MAX: usize = 253;
 
-/// The time of a pass.
-#[derive(Clone, Copy, Debug)]
-pub struct Now<'a> {
-    pub time: Timestamp,
-    /// This time, as it is written into objects.
-    pub text: &'a str,
-}
-
-/// Turns objects, what else is known, and the time into facts.
+/// Turns objects, what else is known, and the time of these pools into facts; `now` is that time, as it is written into objects.
 pub fn observe<'a>(
     cluster: &'a Cluster,
     leader: &'a LeaderState,
     pools: &'a Pools<'a>,
     policy: &'a Policy,
-    now: Now<'a>,
+    now: &'a str,
 ) -> Observed<'a> {
-    let mut clock = Clock {
-        next: pools.next,
-        ahead: pools.ahead.clone(),
-        ..Clock::new(now.time, &leader.ahead)
-    };
+    let mut clock = pools.clock.clone();
     let fleet = fleet_facts(cluster, pools, leader, now);
     let mut views = Vec::with_capacity(cluster.records.len());
     let (mut too_long, mut not_opted_in) = (vec![], 0);
@@ -69,14 +57,12 @@ pub fn observe<'a>(
     }
     note_busy_zones(&pools.all, fleet.slots, &mut views);
     note_control_plane(cluster, fleet.slots, &mut views);
-    let Clock { next, ahead, .. } = clock;
     Observed {
         fleet,
         views,
         too_long,
         not_opted_in,
-        next,
-        ahead,
+        clock,
     }
 }
 
@@ -228,13 +214,13 @@ fn fleet_facts<'a>(
     cluster: &'a Cluster,
     pools: &'a Pools<'a>,
     leader: &'a LeaderState,
-    now: Now<'a>,
+    now: &'a str,
 ) -> FleetFacts<'a> {
     static NO_SLOTS: BTreeMap<String, Slot> = BTreeMap::new();
 
     let (watched, ledger) = (cluster.fleet(), cluster.ledger());
     FleetFacts {
-        now: now.text,
+        now,
         ahead: &leader.ahead,
         term: leader.term,
         ledger_term: ledger.and_then(|ledger| ledger.term),
@@ -332,8 +318,7 @@ pub fn pools_at<'a>(
         default,
         all,
         ceiling: ceiling.unwrap_or(u64::MAX),
-        next: clock.next,
-        ahead: clock.ahead,
+        clock,
     }
 }
 

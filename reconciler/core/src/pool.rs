@@ -12,7 +12,7 @@ use kube::core::{Selector, SelectorExt as _};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::objects::Ahead;
+use crate::deadlines::Clock;
 use crate::rules::{GateState, Rules};
 use crate::window::{Span, Starts, Until};
 
@@ -245,8 +245,6 @@ pub struct Pools<'a> {
     pub all: Vec<PoolFacts<'a>>,
     /// Number of nodes that may be unavailable at once in all of them.
     pub ceiling: u64,
-    /// The earliest time at which the clock alone changes one of them.
-    pub next: Option<Timestamp>,
-    /// The times that were ahead when this leader first saw them.
-    pub ahead: Ahead,
+    /// The clock that was asked for them.
+    pub clock: Clock<'a>,
 }

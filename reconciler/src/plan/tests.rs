@@ -10,6 +10,7 @@ use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, State};
 use super::*;
 use crate::process::tests::{not_leading, reconciler};
 use brupop_core::cluster::LedNode;
+use brupop_core::deadlines::Clock;
 use brupop_core::drain::Obstacle;
 use brupop_core::facts::{FleetFacts, NodeView, PoolFacts, TimeFacts};
 use brupop_core::leader::Ahead;
@@ -17,6 +18,7 @@ use brupop_core::objects::NodeFacts;
 use brupop_core::rules::GateState;
 use brupop_core::window::Until;
 use http::{Request, Response};
+use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
 use tokio::sync::watch;
@@ -97,8 +99,7 @@ fn observed<'a>(
         views,
         too_long: vec![],
         not_opted_in: 0,
-        next: None,
-        ahead: Ahead::default(),
+        clock: Clock::new(Timestamp::UNIX_EPOCH, Ahead::NONE),
     }
 }
 

@@ -9,8 +9,8 @@ use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, Decision, Decisions, Reason, Step};
 use brupop_core::facts::NodeView;
 use brupop_core::leader::LeaderState;
+use brupop_core::observe::observe;
 use brupop_core::observe::pools_at;
-use brupop_core::observe::{Now, observe};
 use brupop_core::status::{self, EventText, halts};
 use jiff::{Timestamp, Unit};
 
@@ -73,14 +73,8 @@ impl Reconciler {
         let text = text(time, Unit::Millisecond);
         leader.record_gates(&cluster, |query| self.leading.gates.gates.state(query, now));
         let pools = pools_at(&cluster, &leader, &policy, time);
-        let observed = observe(
-            &cluster,
-            &leader,
-            &pools,
-            &policy,
-            Now { time, text: &text },
-        );
-        wake.by(observed.next.map(|at| now + until(time, at)));
+        let observed = observe(&cluster, &leader, &pools, &policy, &text);
+        wake.by(observed.clock.next.map(|at| now + until(time, at)));
         let mut pass = Pass {
             cluster: &cluster,
             observed: &observed,
@@ -89,7 +83,7 @@ impl Reconciler {
             gauges: Series::default(),
         };
         let result = act(self, &mut pass);
-        leader.ahead = observed.ahead;
+        leader.ahead = observed.clock.ahead;
         self.leading.state = leader;
         Some(result)
     }

@@ -164,7 +164,7 @@ fn only_another_spec_is_looked_at_anew() {
         (
             owner_is_kept,
             pools.all[0].starts == Starts::Open,
-            pools.next.map(|next| next.to_string()),
+            pools.clock.next.map(|next| next.to_string()),
         )
     };
     let next = |text: &str| Some(text.to_owned());

@@ -75,7 +75,7 @@ fn watched(since: &str, node: Value) -> Cluster {
 }
 
 fn next(observed: &Observed<'_>) -> Option<String> {
-    observed.next.map(|next| next.to_string())
+    observed.clock.next.map(|next| next.to_string())
 }
 
 fn observe_at<'a>(cluster: &Cluster, policy: &'a Policy, now: &'a str) -> Observed<'a> {

@@ -17,8 +17,8 @@ use crate::cluster::{Cluster, Watched as _};
 use crate::facts::Observed;
 use crate::leader::LeaderState;
 use crate::objects::{AgentPod, Budget, NodeFacts, PodItem, Readiness};
+use crate::observe::observe;
 use crate::observe::pools_at;
-use crate::observe::{Now, observe};
 use crate::pool::Pool;
 use crate::rules::Policy;
 
@@ -211,9 +211,5 @@ pub(crate) fn observe_knowing<'a>(
     }));
     leader.prepare_pools(cluster, at(now), policy);
     let pools = Box::leak(Box::new(pools_at(cluster, leader, policy, at(now))));
-    let now = Now {
-        time: at(now),
-        text: now,
-    };
     observe(cluster, leader, pools, policy, now)
 }

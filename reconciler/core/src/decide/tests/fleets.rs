@@ -21,8 +21,8 @@ use crate::drain::{DrainPlan, Obstacle};
 use crate::facts::Observed;
 use crate::leader::LeaderState;
 use crate::objects::AgentPod;
+use crate::observe::observe;
 use crate::observe::pools_at;
-use crate::observe::{Now, observe};
 use crate::pool::Pool;
 use crate::rules::GateState;
 use crate::rules::Policy;
@@ -190,8 +190,7 @@ impl Fleet {
             };
         }
         let pools = Box::leak(Box::new(pools_at(cluster, leader, &self.policy, time)));
-        let now = Now { time, text: NOW };
-        let mut observed = observe(cluster, leader, pools, &self.policy, now);
+        let mut observed = observe(cluster, leader, pools, &self.policy, NOW);
         observed.fleet.paused = self.paused;
         observed
     }

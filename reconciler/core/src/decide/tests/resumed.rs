@@ -1,6 +1,5 @@
 //! Tests of the halts that a person ends.
 
-use jiff::Timestamp;
 use proptest::prelude::*;
 
 use super::versions::{failed, failures, halted, known, over, record, resuming};

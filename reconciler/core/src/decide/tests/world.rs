@@ -16,6 +16,7 @@ pub(super) use brupop_api::shadow::{LastFailure, ShadowFacts};
 pub(super) use brupop_api::{
     BottlerocketShadowSpec, BottlerocketShadowStatus, Field, Marker, Problem, State, Value, Write,
 };
+pub(super) use jiff::Timestamp;
 pub(super) use serde_json::json;
 pub(super) use std::collections::BTreeMap;
 pub(super) use std::sync::{Arc, LazyLock};
@@ -24,6 +25,7 @@ pub(super) use super::{
     Decided, allocate, decide, failures_of, marker_of, next_state, records_of, sets, slot_of, write,
 };
 pub(super) use crate::cluster::LedNode;
+use crate::deadlines::Clock;
 pub(super) use crate::decide::{Abort, Reason, Step};
 pub(super) use crate::drain::{DrainPlan, Obstacle, PodKey, TOO_MANY_PODS};
 pub(super) use crate::facts::{FleetFacts, NodeView, Observed, Owner, PoolFacts, TimeFacts};
@@ -290,8 +292,7 @@ pub(super) fn observed<'a>(fleet: FleetFacts<'a>, views: Vec<NodeView<'a>>) -> O
         views,
         too_long: vec![],
         not_opted_in: 0,
-        next: None,
-        ahead: Ahead::default(),
+        clock: Clock::new(Timestamp::UNIX_EPOCH, Ahead::NONE),
     }
 }
 

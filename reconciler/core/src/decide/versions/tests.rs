@@ -91,7 +91,7 @@ fn a_version_ripens() {
         let cluster = cluster(&[], Some(min_age), seen, &json!({}));
         let known = known(&cluster);
         let pools = pools_at(&cluster, &known, &USUAL, at(NOW));
-        (pools.all[0].ripens((version, VARIANT)), pools.next)
+        (pools.all[0].ripens((version, VARIANT)), pools.clock.next)
     };
     let young = json!({"1.1.0": ago(71)});
     let ripe = at(NOW) + SignedDuration::from_hours(1);

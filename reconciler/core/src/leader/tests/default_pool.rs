@@ -57,7 +57,7 @@ fn the_settings_make_the_default_pool() {
         );
         assert_eq!(may_start, starts, "{fleet} {now}");
         assert_eq!(
-            pools.next.map(|next| next.to_string()).as_deref(),
+            pools.clock.next.map(|next| next.to_string()).as_deref(),
             Some(next),
             "{fleet} {now}"
         );

@@ -21,7 +21,7 @@ fn seen<'a>(
         ..LeaderState::default()
     };
     let observed = observe_knowing(cluster, &known, policy, Box::leak(Box::new(later(seconds))));
-    *ahead = observed.ahead.clone();
+    *ahead = observed.clock.ahead.clone();
     observed
 }
 

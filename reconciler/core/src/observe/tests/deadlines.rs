@@ -118,7 +118,7 @@ fn the_clock_has_its_say_in_each_state() {
         !backing_off(&observed.views[0].time),
         "a success is not waited after"
     );
-    assert_eq!(observed.next, None, "an idle fleet has no deadline");
+    assert_eq!(observed.clock.next, None, "an idle fleet has no deadline");
 }
 
 #[test]
@@ -211,7 +211,7 @@ proptest! {
         let facts = |seconds: i64| {
             let text = later(seconds);
             let observed = observe_at(&cluster, &POLICY, &text);
-            (format!("{:?}", observed.views[0].time), observed.next)
+            (format!("{:?}", observed.views[0].time), observed.clock.next)
         };
         let (before, next) = facts(now);
         // The first whole second at which it may: back-offs end within one.
