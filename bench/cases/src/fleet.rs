@@ -30,7 +30,7 @@ pub fn prepared(pools: usize) -> (Cluster, LeaderState) {
     let mut cluster = with_pools(cluster(), pools);
     let mut leader = LeaderState::new(4, "node-0001");
     let time = NOW.parse().expect("a time");
-    leader.prepare_pools(&mut cluster, time, &policy());
+    leader.prepare(&mut cluster, time, &policy());
     (cluster, leader)
 }
 

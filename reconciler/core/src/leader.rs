@@ -91,9 +91,9 @@ impl PoolState {
 }
 
 impl LeaderState {
-    /// Finds the owners of nodes that are new or have changed, and of all once a pool has changed; and looks at the clock for each
-    /// pool, the default pool among them.
-    pub fn prepare_pools(&mut self, cluster: &mut Cluster, now: Timestamp, policy: &Policy) {
+    /// Finds the owners of nodes that are new or have changed, and of all once a pool has changed; records which are cordoned; and
+    /// looks at the clock for each pool, the default pool among them.
+    pub fn prepare(&mut self, cluster: &mut Cluster, now: Timestamp, policy: &Policy) {
         if self.pools_revision != cluster.pools_revision {
             let mut misplaced = misplaced(&cluster.pools);
             let known = |(name, pool): (&String, &Pool)| {
@@ -118,10 +118,17 @@ impl LeaderState {
         }
         let none = BTreeMap::new();
         for record in cluster.records.values_mut() {
-            if let (None, Some(node)) = (record.led.owner, &record.node) {
+            let (led, node) = (&mut record.led, record.node.as_deref());
+            if let (None, Some(node)) = (led.owner, node) {
                 let labels = node.labels.as_ref().unwrap_or(&none);
-                record.led.owner = Some(owner(labels, &cluster.pools));
+                led.owner = Some(owner(labels, &cluster.pools));
             }
+            let cordoned = node.filter(|node| node.unschedulable);
+            led.cordoned = cordoned.map(|node| {
+                // A new leader reads it from the taint.
+                let tainted = node.cordoned_at.filter(|since| *since <= now);
+                tainted.or(led.cordoned).unwrap_or(now)
+            });
         }
     }
 
@@ -147,18 +154,6 @@ impl LeaderState {
 }
 
 impl Cluster {
-    /// Records which Nodes are seen cordoned now. The time of the taint says since when, so that a new leader knows it, too.
-    pub fn record_cordons(&mut self, now: Timestamp) {
-        for record in self.records.values_mut() {
-            let cordoned = record.node.as_ref().filter(|node| node.unschedulable);
-            let before = record.led.cordoned;
-            record.led.cordoned = cordoned.map(|node| {
-                let tainted = node.cordoned_at.filter(|since| *since <= now);
-                tainted.or(before).unwrap_or(now)
-            });
-        }
-    }
-
     /// The rules for a node of this owner: those of its pool, or of the default pool where that has none, or no pool may update it.
     pub fn rules<'a>(&'a self, owner: Option<Owner>, policy: &'a Policy) -> &'a Rules {
         let pool = match owner {

@@ -61,7 +61,7 @@ impl Reconciler {
         let (time, now) = (Timestamp::now(), self.now());
         let mut leader = std::mem::take(&mut self.leading.state);
         // The owner of a node decides whose pods are watched and which workloads are read.
-        leader.prepare_pools(&mut cluster, time, &self.policy);
+        leader.prepare(&mut cluster, time, &self.policy);
         self.look_again_at_pools(&cluster, &mut wake);
         self.bring_up_to_date(&mut leader);
         let mut drainer = std::mem::take(&mut self.leading.drainer);
@@ -69,7 +69,6 @@ impl Reconciler {
         self.leading.drainer = drainer;
         let requests = &self.leading.requests;
         requests.record_denials(&mut cluster, now, &mut wake);
-        cluster.record_cordons(time);
         let text = text(time, Unit::Millisecond);
         leader.record_gates(&cluster, |query| self.leading.gates.gates.state(query, now));
         let pools = pools_at(&cluster, &leader, &policy, time);

@@ -88,7 +88,7 @@ fn owners_follow_labels_and_pools() {
     let mut known = LeaderState::default();
     let mut owner = |change: &dyn Fn(&mut Cluster)| {
         change(&mut cluster);
-        known.prepare_pools(&mut cluster, Timestamp::UNIX_EPOCH, &Policy::default());
+        known.prepare(&mut cluster, Timestamp::UNIX_EPOCH, &Policy::default());
         cluster.owner("brs-n").unwrap()
     };
     assert_eq!(owner(&|_| ()), Owner::Pool(0));
@@ -159,7 +159,7 @@ fn only_another_spec_is_looked_at_anew() {
             pool.put(&mut cluster);
             known.is_of(&cluster)
         });
-        known.prepare_pools(&mut cluster, at(now), &Policy::default());
+        known.prepare(&mut cluster, at(now), &Policy::default());
         let pools = pools_at(&cluster, &known, &USUAL, at(now));
         (
             owner_is_kept,
@@ -217,12 +217,12 @@ proptest! {
         }
         for pool in turned {
             pool.put(&mut cluster);
-            known.prepare_pools(&mut cluster, Timestamp::UNIX_EPOCH, &Policy::default());
+            known.prepare(&mut cluster, Timestamp::UNIX_EPOCH, &Policy::default());
         }
         if late {
             node("n", &labels).put(&mut cluster);
         }
-        known.prepare_pools(&mut cluster, Timestamp::UNIX_EPOCH, &Policy::default());
+        known.prepare(&mut cluster, Timestamp::UNIX_EPOCH, &Policy::default());
         let owner = cluster.owner("brs-n").unwrap();
         prop_assert_eq!(&owner, &expected);
         let selecting = made.iter().enumerate().filter(|(_, (_, selector))| *selector != 2);
@@ -286,7 +286,7 @@ fn a_pool_says_whether_pods_that_ask_for_it_are_respected() {
         let mut known = known(&cluster);
         cluster.replace(pools);
         let policy = Policy::default();
-        known.prepare_pools(&mut cluster, Timestamp::UNIX_EPOCH, &policy);
+        known.prepare(&mut cluster, Timestamp::UNIX_EPOCH, &policy);
         let rules = cluster.rules(cluster.owner("brs-n"), &policy);
         assert_eq!(rules.respect_do_not_disrupt, respects);
     }

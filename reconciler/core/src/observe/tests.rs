@@ -222,7 +222,7 @@ fn somebody_elses_cordon_takes_a_place_for_an_hour() {
             [("n", node)],
             [("brs-n", json!({"state": "Idle"}), json!({}))],
         );
-        cluster.record_cordons(at(NOW));
+        prepare(&mut cluster);
         let policy = with_times(|times| times.others_cordon = SignedDuration::from_hours(1));
         let observed = observe_at(&cluster, &policy, now);
         assert_eq!(

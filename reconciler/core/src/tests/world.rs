@@ -182,7 +182,7 @@ pub(crate) fn known(cluster: &Cluster) -> LeaderState {
 /// The same, after it has found the owners of these nodes.
 pub(crate) fn prepare(cluster: &mut Cluster) -> LeaderState {
     let mut leader = LeaderState::default();
-    leader.prepare_pools(cluster, at(NOW), &Policy::default());
+    leader.prepare(cluster, at(NOW), &Policy::default());
     leader
 }
 
@@ -209,7 +209,7 @@ pub(crate) fn observe_knowing<'a>(
         own_node: Some("n".to_owned()),
         ..known.clone()
     }));
-    leader.prepare_pools(cluster, at(now), policy);
+    leader.prepare(cluster, at(now), policy);
     let pools = Box::leak(Box::new(pools_at(cluster, leader, policy, at(now))));
     observe(cluster, leader, pools, policy, now)
 }

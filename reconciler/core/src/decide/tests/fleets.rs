@@ -175,7 +175,7 @@ impl Fleet {
             ..LeaderState::default()
         }));
         let time = NOW.parse().unwrap();
-        leader.prepare_pools(cluster, time, &self.policy);
+        leader.prepare(cluster, time, &self.policy);
         leader.record_gates(cluster, |query| {
             GateState::ALL
                 .into_iter()

@@ -44,7 +44,7 @@ fn all_gates_of_a_pool_have_to_be_open() {
     } {
         let (mut cluster, mut known) = (Cluster::default(), LeaderState::default());
         let gate = |cluster: &mut Cluster, known: &mut LeaderState| {
-            known.prepare_pools(cluster, Timestamp::UNIX_EPOCH, &Policy::default());
+            known.prepare(cluster, Timestamp::UNIX_EPOCH, &Policy::default());
             let pools = pools_at(cluster, known, &USUAL, Timestamp::UNIX_EPOCH);
             let pool = &pools.all[0];
             assert_eq!(pool.has_gates(), !queries.is_empty(), "{queries:?}");

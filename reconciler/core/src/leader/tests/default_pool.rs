@@ -41,7 +41,7 @@ fn the_settings_make_the_default_pool() {
         a_pool("web", json!({"nodeSelector": tier("web")})).put(&mut cluster);
         put_ledger(&mut cluster, fleet.clone(), json!({}));
         let mut known = LeaderState::default();
-        known.prepare_pools(&mut cluster, at(now), &policy);
+        known.prepare(&mut cluster, at(now), &policy);
         let pools = pools_at(&cluster, &known, &policy, at(now));
         let PoolFacts {
             name,

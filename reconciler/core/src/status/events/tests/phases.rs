@@ -4,8 +4,7 @@ use super::super::*;
 use crate::leader::LeaderState;
 use crate::rules::{Limit, Policy, Rules, StepDurations};
 use crate::tests::world::{
-    NEW, OLD, at, cluster, know_pods, marked, observe_knowing, put_agent, put_ledger, ready, rows,
-    with,
+    NEW, OLD, cluster, know_pods, marked, observe_knowing, put_agent, put_ledger, ready, rows, with,
 };
 use serde_json::{Value, json};
 
@@ -87,7 +86,6 @@ fn ended_at(
         ..Policy::default()
     };
     know_pods(&mut cluster, &["brs-n"]);
-    cluster.record_cordons(at(&text));
     let observed = observe_knowing(&cluster, &LeaderState::default(), &policy, &text);
     let decided = observed.decide();
     let (view, decision) = (&observed.views[0], &decided.nodes[0]);
