@@ -89,7 +89,7 @@ impl World {
         if let Some(broken) = pools::waits_again(config, &seen, fleet.pools) {
             self.broken.get_or_insert(broken);
         }
-        let mut decided = views.clone();
+        let mut decided: Vec<_> = views.iter().map(|it| it.with_slot_of(&fleet)).collect();
         if config.without == Some(Safeguard::NoneWants) {
             forget_who_wants(&mut decided, seen_pools);
         }
@@ -150,7 +150,10 @@ impl World {
     ) {
         let leader = self.leaders[at];
         let fleet = view::fleet(config, self, &leader);
-        let see = |at: usize| view::view(config, self, &leader, at, late.filter(|_| at == node));
+        let see = |at: usize| {
+            let late = late.filter(|_| at == node);
+            view::view(config, self, &leader, at, late).with_slot_of(&fleet)
+        };
         let views: Vec<NodeView<'_>> = (0..self.places.len()).map(see).collect();
         let view = views[node];
         let saw = Saw {

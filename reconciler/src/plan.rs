@@ -245,7 +245,7 @@ fn plan(observed: &Observed<'_>, decided: &Decisions<'_>, held: Vec<String>) -> 
     nexts.extend(waits.into_iter().zip((1..).map(NodePlan::Waits)));
     let decided = observed.views.iter().zip(&decided.nodes).enumerate();
     let rows = decided.map(|(index, (view, decision))| {
-        let (slot, reason) = (view.slot(fleet).is_some(), &decision.reason);
+        let (slot, reason) = (view.held().is_some(), &decision.reason);
         let next = match nexts.get(&index) {
             _ if reason.is_not_understood() => NodePlan::Stays,
             _ if slot => NodePlan::Running,

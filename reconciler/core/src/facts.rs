@@ -185,6 +185,8 @@ pub struct NodeView<'a> {
     pub shadow: Option<ShadowFacts<'a>>,
     /// Why its shadow cannot be read, if that is so.
     pub unreadable_shadow: Option<Unreadable>,
+    /// The slot of this name, which may be for an earlier shadow.
+    pub slot: Option<&'a Slot>,
     /// UID in the shadow's owner reference to its Node.
     pub owner_uid: Option<&'a str>,
     /// The leader's knowledge of the node: its drain, what stands in the way of that, what is denied.
@@ -259,12 +261,16 @@ impl<'a> NodeView<'a> {
         self.unreadable_shadow.is_some() || marker.is_some_and(Result::is_err)
     }
 
-    /// The slot of this shadow, if the ledger's slot of that name has this shadow's UID.
-    pub fn slot(&self, fleet: &FleetFacts<'a>) -> Option<&'a Slot> {
-        fleet
-            .slots
-            .get(self.shadow_name)
-            .filter(|slot| self.holds(slot))
+    /// Returns the view with the slot of its name in this fleet: for tests and the model.
+    #[must_use]
+    pub fn with_slot_of(self, fleet: &FleetFacts<'a>) -> Self {
+        let slot = fleet.slots.get(self.shadow_name);
+        Self { slot, ..self }
+    }
+
+    /// The slot, if it is for this very shadow.
+    pub fn held(&self) -> Option<&'a Slot> {
+        self.slot.filter(|slot| self.holds(slot))
     }
 
     /// Whether this slot, which has the shadow's name, is for this very shadow.

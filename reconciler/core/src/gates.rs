@@ -216,7 +216,7 @@ pub fn matter(fleet: &FleetFacts<'_>, views: &[NodeView<'_>]) -> BTreeSet<usize>
             let labelled = view.node.is_some_and(|node| node.labelled);
             labelled && view.shadow.is_some_and(|shadow| shadow.update().is_some())
         };
-        let busy = gated.contains(&index) && (has_update() || view.slot(fleet).is_some());
+        let busy = gated.contains(&index) && (has_update() || view.held().is_some());
         busy.then_some(index)
     });
     busy.collect()

@@ -55,7 +55,7 @@ pub fn observe<'a>(
             cluster, leader, pools, policy, &mut clock, name, record,
         ));
     }
-    note_busy_zones(&pools.all, fleet.slots, &mut views);
+    note_busy_zones(&pools.all, &mut views);
     note_control_plane(cluster, fleet.slots, &mut views);
     Observed {
         fleet,
@@ -109,6 +109,7 @@ fn view<'a>(
         runs_this_process: node.is_some_and(|it| Some(it.name()) == leader.own_node.as_deref()),
         shadow,
         unreadable_shadow: unreadable_shadow.copied(),
+        slot,
         owner_uid: shadow.and(record.shadow()).and_then(owner_uid),
         led,
         force: leader.may_force && rules.wants_force,
@@ -138,11 +139,7 @@ fn owner_uid(shadow: &BottlerocketShadow) -> Option<&str> {
 
 /// Notes, where pools keep zones apart, which nodes must not be taken out of service because of another zone: one with a node
 /// that is out of service; or else the first zone with a slot, if slots are in several.
-fn note_busy_zones<'a>(
-    pools: &[PoolFacts<'a>],
-    slots: &BTreeMap<String, Slot>,
-    views: &mut [NodeView<'a>],
-) {
+fn note_busy_zones<'a>(pools: &[PoolFacts<'a>], views: &mut [NodeView<'a>]) {
     let place = |view: &NodeView<'a>| match view.owner {
         Owner::Pool(pool) if pools.get(pool).is_some_and(PoolFacts::one_zone_at_a_time) => {
             Some((pool, view.node.map(|_| view.zone)?))
@@ -161,7 +158,7 @@ fn note_busy_zones<'a>(
         if is_unavailable(view) {
             busy.entry(pool).or_default().insert(zone);
         }
-        if slots.contains_key(view.shadow_name) {
+        if view.slot.is_some() {
             with_slots.entry(pool).or_default().insert(zone);
         }
     }
@@ -203,7 +200,7 @@ fn note_control_plane<'a>(
     {
         let own = view.shadow_name;
         let busy = match &away[..] {
-            [] => first.filter(|(name, _)| *name < own && slots.contains_key(own)),
+            [] => first.filter(|(name, _)| *name < own && view.slot.is_some()),
             away => away.iter().copied().find(|(name, _)| *name != own),
         };
         view.busy_control_plane = busy.map(|(_, node)| node.name());

@@ -94,9 +94,10 @@ fn observed<'a>(
         default_pool: two,
         ..FleetFacts::EXAMPLE
     };
+    let views = views.into_iter().map(|view| view.with_slot_of(&fleet));
     Observed {
         fleet,
-        views,
+        views: views.collect(),
         too_long: vec![],
         not_opted_in: 0,
         clock: Clock::new(Timestamp::UNIX_EPOCH, Ahead::NONE),

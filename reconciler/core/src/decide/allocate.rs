@@ -28,37 +28,32 @@ pub const MAX_SUCCESSORS: usize = 32;
 /// The zone of a node that has left its pool.
 const LEFT_POOL: &str = "of a node that has left the pool";
 
-/// Joins the views, which are sorted by name, with their slots, and assesses each. It is one walk along both, because to search for
-/// each name waits for memory.
-pub(crate) fn join_slots<'v, 'a>(
+/// A slot that is given back: its name, and the view (by index) of that name, if there is one.
+pub type Freed<'a> = (&'a str, &'a Slot, Option<usize>);
+
+/// Assesses each node.
+pub(super) fn assess_all<'v, 'a>(
     fleet: &FleetFacts<'a>,
     views: &'v [NodeView<'a>],
-) -> (Vec<Candidate<'v, 'a>>, Vec<(&'a str, Option<usize>)>) {
-    debug_assert!(
-        views.is_sorted_by_key(|view| view.shadow_name),
-        "the views are sorted"
-    );
-    let (mut nodes, mut freed) = (Vec::with_capacity(views.len()), vec![]);
-    let mut slots = fleet.slots.iter().peekable();
-    for (at, view) in views.iter().enumerate() {
-        while let Some((name, _)) = slots.next_if(|(name, _)| name.as_str() < view.shadow_name) {
-            freed.push((name.as_str(), None));
-        }
-        let slot = slots.next_if(|(name, _)| *name == view.shadow_name);
-        let over = slot.filter(|(_, slot)| is_over(slot, view));
-        freed.extend(over.map(|(name, _)| (name.as_str(), Some(at))));
-        let mut node = Candidate {
-            view,
-            slot: slot.map(|(_, slot)| slot),
-            is_over: over.is_some(),
-            asks: wait(Reason::NotLeading),
-        };
-        let unreadable = Reason::of_unreadable(view).map(wait);
-        node.asks = unreadable.unwrap_or_else(|| assess(fleet, view, node.held()));
-        nodes.push(node);
-    }
-    freed.extend(slots.map(|(name, _)| (name.as_str(), None)));
-    (nodes, freed)
+) -> Vec<Candidate<'v, 'a>> {
+    let candidate = |view| Candidate {
+        view,
+        is_over: view.slot.is_some_and(|slot| is_over(slot, view)),
+        asks: Reason::of_unreadable(view).map_or_else(|| assess(fleet, view), wait),
+    };
+    views.iter().map(candidate).collect()
+}
+
+/// The slots of updates that are over, and those without a view, by name. The nodes are sorted by name, too.
+pub(super) fn freed<'a>(fleet: &FleetFacts<'a>, nodes: &[Candidate<'_, 'a>]) -> Vec<Freed<'a>> {
+    debug_assert!(nodes.is_sorted_by_key(|node| node.view.shadow_name));
+    let slots = fleet.slots.iter().map(|(name, slot)| {
+        let at = nodes.binary_search_by_key(&name.as_str(), |node| node.view.shadow_name);
+        (name.as_str(), slot, at.ok())
+    });
+    slots
+        .filter(|(_, _, at)| at.is_none_or(|at| nodes[at].is_over))
+        .collect()
 }
 
 /// The decisions for the whole fleet.
@@ -77,8 +72,8 @@ pub struct Decisions<'a> {
     pub preflight: Vec<usize>,
     /// Versions that this write halts.
     pub halted: Vec<VersionRecord>,
-    /// The slots that this write gives back, by name, and the view (by index) that each belongs to, if there is one.
-    pub freed: Vec<(&'a str, Option<usize>)>,
+    /// The slots that this write gives back.
+    pub freed: Vec<Freed<'a>>,
 }
 
 /// Gives back the slots of updates that are over, and takes slots for nodes that may begin: updates already running without a slot
@@ -86,12 +81,12 @@ pub struct Decisions<'a> {
 pub(super) fn allocate<'a>(
     fleet: &FleetFacts<'a>,
     nodes: &[Candidate<'_, 'a>],
-    freed: Vec<(&'a str, Option<usize>)>,
     survey: &Survey<'a>,
 ) -> Decisions<'a> {
     if !fleet.is_led() {
         return Decisions::default();
     }
+    let freed = freed(fleet, nodes);
     let mut versions = VersionRecords::after(fleet, nodes, &freed);
     versions.note_for_pools(survey);
     let mut decisions = Decisions {
@@ -120,7 +115,7 @@ impl<'a> Decisions<'a> {
             view.node.is_some() && view.shadow.is_some_and(|shadow| shadow.is_in_update())
         };
         let without_slot =
-            (0..nodes.len()).filter(|at| nodes[*at].slot.is_none() && runs(nodes[*at].view));
+            (0..nodes.len()).filter(|at| nodes[*at].view.slot.is_none() && runs(nodes[*at].view));
         let (away, in_service): (Vec<_>, Vec<_>) =
             without_slot.partition(|at| is_unavailable(nodes[*at].view));
         let mut left_over = vec![];
@@ -222,7 +217,7 @@ impl<'a> Decisions<'a> {
         versions: VersionRecords<'_, 'a>,
     ) -> Option<Write<'a>> {
         let freed = self.freed.iter();
-        let freed = freed.map(|(name, _)| (Field::Slot(name), Value::Absent));
+        let freed = freed.map(|(name, ..)| (Field::Slot(name), Value::Absent));
         let taken = self.taken.iter().filter_map(|&at| {
             let (view, shadow) = (nodes[at].view, nodes[at].view.shadow?);
             let pool = fleet
@@ -281,7 +276,7 @@ fn next_attempt(shadow: &ShadowFacts<'_>) -> u64 {
 
 /// Returns the nodes (by index into the views, which are sorted by name) that could start, in their order, regardless of limits.
 pub fn candidates<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Vec<usize> {
-    let (nodes, _) = join_slots(fleet, views);
+    let nodes = assess_all(fleet, views);
     let mut queue = Queue::new(fleet, &nodes, |_, _| false);
     std::iter::from_fn(|| queue.next_of(|_| true)).collect()
 }
@@ -315,7 +310,7 @@ impl<'s, 'v, 'a> Queue<'s, 'v, 'a> {
         let mut order: Vec<usize> = Vec::new();
         for (at, node) in nodes.iter().enumerate() {
             let (view, may_start) = (node.view, node.asks.may_start);
-            if node.slot.is_none() {
+            if view.slot.is_none() {
                 let starts = may_start.filter(|version| !is_halted(view, version));
                 order.extend(starts.map(|_| at));
             } else if view.node.is_some() && view.shadow.is_some() {

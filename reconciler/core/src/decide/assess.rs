@@ -1,7 +1,6 @@
 //! Assesses one node: its next step, or why it waits. Slots are allocated later.
 
 use brupop_api::crds::COUNTER_MAX;
-use brupop_api::fleet::Slot;
 use brupop_api::shadow::ShadowFacts;
 use brupop_api::{Marker, Problem, State};
 
@@ -61,16 +60,11 @@ pub(super) struct Case<'c, 'a> {
     pub(super) view: &'c NodeView<'a>,
     pub(super) node: &'a NodeFacts,
     pub(super) shadow: &'c ShadowFacts<'a>,
-    pub(super) slot: Option<&'a Slot>,
 }
 
-/// Assesses a node that has this slot. What the API server does not let us undo, or write of the shadow, is told as that.
-pub(crate) fn assess<'a>(
-    fleet: &FleetFacts<'a>,
-    view: &NodeView<'a>,
-    slot: Option<&'a Slot>,
-) -> Decision<'a> {
-    let decision = next_step(fleet, view, slot);
+/// Assesses a node. What the API server does not let us undo, or write of the shadow, is told as that.
+pub(crate) fn assess<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Decision<'a> {
+    let decision = next_step(fleet, view);
     let led = view.led;
     let denied = match decision.step {
         None | Some(Step::Evict | Step::DeletePods) => None,
@@ -83,11 +77,7 @@ pub(crate) fn assess<'a>(
     }
 }
 
-fn next_step<'a>(
-    fleet: &FleetFacts<'a>,
-    view: &NodeView<'a>,
-    slot: Option<&'a Slot>,
-) -> Decision<'a> {
+fn next_step<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Decision<'a> {
     if !fleet.is_led() {
         return wait(Reason::NotLeading);
     }
@@ -118,7 +108,6 @@ fn next_step<'a>(
         view,
         node,
         shadow: &shadow,
-        slot,
     };
     match shadow.spec.state {
         State::Idle | State::ErrorReset => case.idle(),
@@ -293,7 +282,7 @@ impl<'a> Case<'_, 'a> {
 
     fn empty_then_grant(self) -> Decision<'a> {
         let (view, node, attempt) = (self.view, self.node, self.shadow.spec.attempt);
-        if self.slot.is_none_or(|slot| Some(slot.attempt) != attempt) {
+        if view.held().is_none_or(|slot| Some(slot.attempt) != attempt) {
             return wait(Reason::LimitReached);
         }
         if !node.is_ready() {

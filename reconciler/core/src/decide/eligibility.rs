@@ -25,7 +25,7 @@ impl<'a> Case<'_, 'a> {
             return take(Step::DeleteShadow, Reason::NotLabelled);
         }
         let queues = Reason::LimitReached;
-        let Some(slot) = self.slot else {
+        let Some(slot) = view.held() else {
             let is_idle = self.shadow.spec.state == State::Idle;
             return match startable(fleet, view) {
                 Ok(version) => Decision {

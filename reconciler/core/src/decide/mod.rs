@@ -17,7 +17,7 @@ use crate::facts::{FirstPool, FleetFacts, NodeView, Observed};
 use crate::objects::{NodeFacts, runs_bottlerocket};
 use crate::window::Starts;
 pub use allocate::{Decisions, MAX_SUCCESSORS, candidates, new_term};
-use allocate::{Place, allocate, join_slots};
+use allocate::{Place, allocate, assess_all};
 pub(crate) use assess::assess;
 pub use assess::{Decision, holds};
 use brupop_api::fleet::Slot;
@@ -41,9 +41,9 @@ impl Observed<'_> {
 /// those that ask for one, and then each node's step and reason are settled. The views are sorted by name of the shadow; those
 /// that cannot be read keep their slots, and nothing is done for them.
 pub fn decide<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Decisions<'a> {
-    let (mut nodes, freed) = join_slots(fleet, views);
+    let mut nodes = assess_all(fleet, views);
     let survey = Survey::of(fleet, &nodes);
-    let mut decisions = allocate(fleet, &nodes, freed, &survey);
+    let mut decisions = allocate(fleet, &nodes, &survey);
     for (at, reason) in decisions.reasons(&nodes) {
         if nodes[at].asks.step.is_none() && !nodes[at].view.is_unreadable() {
             nodes[at].asks.reason = reason;
@@ -54,7 +54,7 @@ pub fn decide<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Decisions<'
     let mut behind = BTreeMap::new();
     let settled = nodes.iter().map(|node| {
         let view = node.view;
-        let released = || release(fleet, view, node.held(), &needed);
+        let released = || release(fleet, view, &needed);
         let step = node
             .asks
             .step
@@ -102,7 +102,8 @@ fn needed_versions<'a>(nodes: &[Candidate<'_, 'a>]) -> BTreeSet<(Option<usize>, 
     if !nodes.iter().any(|node| is_kept(node.view)) {
         return BTreeSet::new();
     }
-    let waits = |node: &&Candidate<'_, 'a>| node.held().is_some() || node.asks.reason.needs_place();
+    let waits =
+        |node: &&Candidate<'_, 'a>| node.view.held().is_some() || node.asks.reason.needs_place();
     let waiting = nodes.iter().filter(waits).map(|node| node.view);
     let needed = waiting.filter_map(|view| Some((Place::of(view).pool, view.release()?.0)));
     needed.collect()
@@ -118,7 +119,6 @@ fn is_kept(view: &NodeView<'_>) -> bool {
 fn release<'a>(
     fleet: &FleetFacts<'a>,
     view: &NodeView<'a>,
-    slot: Option<&Slot>,
     needed: &BTreeSet<(Option<usize>, &'a str)>,
 ) -> Option<Step<'a>> {
     let node = view.node.filter(|_| fleet.is_led() && is_kept(view))?;
@@ -127,7 +127,7 @@ fn release<'a>(
     let is_halted = (node.version()).is_some_and(|it| fleet.is_halted_for(view, it));
     let must_go = !node.labelled || is_paused || is_halted || view.time.lost;
     let is_needed = (node.version()).is_some_and(|it| needed.contains(&(Place::of(view).pool, it)));
-    if !must_go && (slot.is_some() || is_needed && !view.time.kept_for_long) {
+    if !must_go && (view.held().is_some() || is_needed && !view.time.kept_for_long) {
         return None;
     }
     // Until its update is over, the owners that the marker names are watched.
@@ -163,22 +163,15 @@ pub fn opt_in<'a>(fleet: &FleetFacts<'_>, node: &'a NodeFacts) -> Option<Write<'
 /// A node in this pass.
 pub(crate) struct Candidate<'v, 'a> {
     pub(super) view: &'v NodeView<'a>,
-    /// The slot of its name.
-    pub(super) slot: Option<&'a Slot>,
     /// Its update is over, so this pass gives the slot back.
     pub(super) is_over: bool,
     pub(super) asks: Decision<'a>,
 }
 
 impl<'a> Candidate<'_, 'a> {
-    /// The slot, if it is for this very shadow.
-    pub(super) fn held(&self) -> Option<&'a Slot> {
-        self.slot.filter(|slot| self.view.holds(slot))
-    }
-
     /// The slot, if it is not given back.
     pub(super) fn kept(&self) -> Option<&'a Slot> {
-        self.slot.filter(|_| !self.is_over)
+        self.view.slot.filter(|_| !self.is_over)
     }
 }
 

@@ -103,7 +103,7 @@ impl<'a> Step<'a> {
                         Field::SpecFromVersion,
                         Value::text_or_absent(shadow.status.current_version.as_deref()),
                     ),
-                    (Field::SpecAttempt, attempt_of(view.slot(fleet)?)),
+                    (Field::SpecAttempt, attempt_of(view.held()?)),
                     (Field::SpecBaselineBootId, boot_id()?),
                     ungranted,
                 ],
@@ -113,7 +113,7 @@ impl<'a> Step<'a> {
                 None,
                 vec![],
                 vec![
-                    (Field::SpecAttempt, attempt_of(view.slot(fleet)?)),
+                    (Field::SpecAttempt, attempt_of(view.held()?)),
                     (Field::SpecVersion, Value::Absent),
                     (Field::SpecTransitionTimestamp, Value::text(fleet.now)),
                 ],

@@ -54,11 +54,9 @@ struct Decided<'a> {
 
 /// Decides for a node of which no other node knows.
 fn decide<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Decided<'a> {
-    let slot = view.slot(fleet);
-    let it = assess(fleet, view, slot);
-    let step = it
-        .step
-        .or_else(|| release(fleet, view, slot, &BTreeSet::new()));
+    let view = &view.with_slot_of(fleet);
+    let it = assess(fleet, view);
+    let step = it.step.or_else(|| release(fleet, view, &BTreeSet::new()));
     Decided::of(fleet, view, Decision { step, ..it })
 }
 
@@ -85,7 +83,8 @@ impl<'a> Decided<'a> {
 
 /// Returns what becomes of the slots, if all nodes can be read.
 fn allocate<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Decisions<'a> {
-    super::decide(fleet, views)
+    let views: Vec<_> = views.iter().map(|it| it.with_slot_of(fleet)).collect();
+    super::decide(fleet, &views)
 }
 
 fn write<'d, 'a>(decision: &'d Decided<'a>) -> &'d Write<'a> {

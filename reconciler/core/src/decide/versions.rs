@@ -29,6 +29,7 @@ use brupop_api::{Field, Problem, State, Value, names};
 use jiff::SignedDuration;
 use semver::Version;
 
+use super::allocate::Freed;
 use super::assess::has_begun_reboot;
 use super::{Abort, Candidate, Reason};
 use crate::facts::{FleetFacts, NodeView, is_halted, record_of};
@@ -63,7 +64,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
     pub(super) fn after(
         fleet: &FleetFacts<'a>,
         nodes: &'v [Candidate<'v, 'a>],
-        over: &[(&'a str, Option<usize>)],
+        over: &[Freed<'a>],
     ) -> Self {
         let mut versions = Self {
             fleet: *fleet,
@@ -75,8 +76,8 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
             finished: false,
         };
         versions.resume();
-        for (name, at) in over {
-            versions.count(name, at.map(|at| nodes[at].view));
+        for &(name, slot, at) in over {
+            versions.count(name, slot, at.map(|at| nodes[at].view));
         }
         let kept = nodes.iter().filter_map(|it| Some((it.view, it.kept()?)));
         // An unreadable shadow says nothing of its host.
@@ -148,10 +149,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
     }
 
     /// Counts an update that is over, whose slot has this name.
-    fn count(&mut self, name: &'a str, view: Option<&NodeView<'a>>) {
-        let Some(slot) = self.fleet.slots.get(name) else {
-            return;
-        };
+    fn count(&mut self, name: &'a str, slot: &'a Slot, view: Option<&NodeView<'a>>) {
         let view = view.copied().unwrap_or_else(|| NodeView::nothing(name));
         let runs = view.node.and_then(|node| node.version());
         let name = names::node_of_shadow(name).unwrap_or(name);
@@ -440,7 +438,7 @@ impl<'a> Survey<'a> {
                     counts: node.labelled && !node.leaving,
                     is_locked: problem == Some(Problem::NoUpdateChosen),
                     wants,
-                    comes: it.held().and_then(|slot| slot.version.as_deref()),
+                    comes: it.view.held().and_then(|slot| slot.version.as_deref()),
                 };
                 members.entry(member).or_insert(node.name());
             }

@@ -326,7 +326,7 @@ fn phase_ended_by(
     let record = cluster.records.get(view.shadow_name)?;
     let (shadow, spec) = (record.shadow()?, &record.shadow()?.spec);
     let transition = || read_time(spec.state_transition_timestamp.as_deref());
-    let slot_since = || read_time(view.slot(fleet)?.since.as_deref());
+    let slot_since = || read_time(view.held()?.since.as_deref());
     let (phase, since, until) = match step {
         Step::Stage(_) => {
             let known = read_time(update_known_since(shadow))?;
@@ -357,14 +357,13 @@ pub fn updates_of(
     decisions: &Decisions<'_>,
 ) -> Vec<Ended> {
     let now = read_time(Some(fleet.now));
-    let over = decisions.freed.iter().filter_map(|&(name, index)| {
-        let slot = fleet.slots.get(name)?;
+    let over = decisions.freed.iter().map(|&(_, slot, index)| {
         let result = result(slot, index.and_then(|index| views.get(index)));
         let since = read_time(slot.since.as_deref()).filter(|_| result == UPDATED);
-        Some(Ended::Update {
+        Ended::Update {
             result,
             took: since.zip(now).map(|(since, now)| lasted(since, now)),
-        })
+        }
     });
     over.collect()
 }

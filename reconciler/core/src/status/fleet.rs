@@ -356,7 +356,7 @@ impl<'a> Progress<'a> {
         }
         let counts = &mut self.counts;
         counts.nodes += 1;
-        let has_slot = view.slot(fleet).is_some();
+        let has_slot = view.held().is_some();
         let waits = !has_slot
             && view
                 .shadow

@@ -47,7 +47,7 @@ proptest! {
         };
         let chosen = allocate(&observed.fleet, &observed.views);
         let taken = taken(fleet.status(), chosen.write.as_ref());
-        let freed = |name: &&str| chosen.freed.iter().any(|(freed, _)| freed == name);
+        let freed = |name: &&str| chosen.freed.iter().any(|(freed, ..)| freed == name);
         let is_idle = |view: &&NodeView<'_>| {
             view.shadow.is_some_and(|shadow| shadow.spec.state == brupop_api::State::Idle)
         };

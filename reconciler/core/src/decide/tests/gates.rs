@@ -178,6 +178,10 @@ fn gates_matter_where_something_is_to_be_updated() {
             ..fleet()
         };
         let expected = matter.then_some(0).into_iter().collect();
-        assert_eq!(crate::gates::matter(&fleet, &[view]), expected, "{what}");
+        assert_eq!(
+            crate::gates::matter(&fleet, &[view.with_slot_of(&fleet)]),
+            expected,
+            "{what}"
+        );
     }
 }

@@ -89,7 +89,7 @@ proptest! {
         let chosen = allocate(&observed.fleet, &observed.views);
         let after = records(fleet.status(), chosen.write.as_ref());
         let may_begin = observed.views.iter().enumerate().filter(|(_, view)| {
-            let may_start = assess(&observed.fleet, view, view.slot(&observed.fleet)).may_start;
+            let may_start = assess(&observed.fleet, view).may_start;
             let is_halted = |version: &str| {
                 view.node.is_some_and(|node| crate::facts::is_halted(&after, (version, node.variant())))
             };

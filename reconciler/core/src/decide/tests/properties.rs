@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use super::opt_in::bare;
 use super::passes::fleet;
 use super::world::*;
-use crate::decide::{Candidate, join_slots, new_term, opt_in};
+use crate::decide::allocate::{assess_all, freed};
+use crate::decide::{new_term, opt_in};
 
 /// Its reboot from its present boot is granted, and its agent has claimed it.
 fn claimed<'a>(view: &NodeView<'a>) -> Option<NodeView<'a>> {
@@ -23,7 +24,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_walk_finds_the_slots_of_all(fleet in fleet(), missing in any::<u8>()) {
+    fn slots_without_nodes_are_given_back(fleet in fleet(), missing in any::<u8>()) {
         let mut fleet = fleet;
         let slots = &mut fleet.ledger.status.as_mut().unwrap().slots;
         // Of shadows before, between and after those that are there.
@@ -33,11 +34,9 @@ proptest! {
         if let Some(at) = usize::from(missing).checked_rem(views.len()) {
             views.remove(at);
         }
-        let (nodes, freed) = join_slots(&fleet, &views);
-        let held = nodes.iter().map(Candidate::held).collect::<Vec<_>>();
-        prop_assert_eq!(held, views.iter().map(|view| view.slot(&fleet)).collect::<Vec<_>>());
         let gone = |name: &&String| views.iter().all(|view| view.shadow_name != **name);
-        let freed = freed.iter().filter(|(_, view)| view.is_none()).map(|(name, _)| *name);
+        let freed = freed(&fleet, &assess_all(&fleet, &views));
+        let freed = freed.iter().filter(|(_, _, view)| view.is_none()).map(|(name, ..)| *name);
         prop_assert_eq!(freed.collect::<Vec<_>>(), fleet.slots.keys().filter(gone).collect::<Vec<_>>());
     }
 
@@ -74,7 +73,7 @@ proptest! {
                     let draining = node.marker().is_some_and(|marker| marker.drain_started_at.is_some());
                     prop_assert!(draining && node.unschedulable && view.led.is_drained());
                     prop_assert!(confirm.tests.contains(&(Field::Unschedulable, Value::Set)));
-                    prop_assert_eq!(view.slot(&observed.fleet).map(|slot| slot.attempt), shadow.spec.attempt);
+                    prop_assert_eq!(view.held().map(|slot| slot.attempt), shadow.spec.attempt);
                 }
                 (Some(write), None) => {
                     let granted = sets(&write, Field::SpecRebootGrantedBootId);

@@ -156,7 +156,7 @@ fn a_slot_is_given_back_once_nothing_is_left_of_its_update() {
         let (fleet, views) = (fleet(), [view]);
         let freed = allocate(&fleet, &views).freed;
         assert_eq!(
-            freed.iter().any(|(name, _)| *name == SHADOW),
+            freed.iter().any(|(name, ..)| *name == SHADOW),
             expected,
             "{says}"
         );

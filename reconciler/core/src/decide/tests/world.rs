@@ -287,9 +287,10 @@ impl<'a> Vary<'a> for NodeView<'a> {
 
 /// A fleet of these nodes, all of which can be read.
 pub(super) fn observed<'a>(fleet: FleetFacts<'a>, views: Vec<NodeView<'a>>) -> Observed<'a> {
+    let views = views.into_iter().map(|view| view.with_slot_of(&fleet));
     Observed {
         fleet,
-        views,
+        views: views.collect(),
         too_long: vec![],
         not_opted_in: 0,
         clock: Clock::new(Timestamp::UNIX_EPOCH, Ahead::NONE),

@@ -118,9 +118,7 @@ fn a_young_version_waits_unless_somebody_asks_for_it() {
         let policy = Policy::default();
         let observed = observe_knowing(&cluster, &known(&cluster), &policy, NOW);
         assert_eq!(
-            assess(&observed.fleet, &observed.views[0], None)
-                .reason
-                .as_str(),
+            assess(&observed.fleet, &observed.views[0]).reason.as_str(),
             reason,
             "{node}"
         );
