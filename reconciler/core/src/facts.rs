@@ -203,7 +203,7 @@ pub struct NodeView<'a> {
     pub time: TimeFacts,
 }
 
-/// Facts of one node that depend on the clock. [`crate::observe`] makes these from times.
+/// Facts of one node that [`crate::observe`] computes from times and settings.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct TimeFacts {

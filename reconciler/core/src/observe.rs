@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use brupop_api::crds::NAME_MAX;
 use brupop_api::fleet::{BottlerocketFleetStatus, FailureThreshold, Slot, VersionRecord};
 use brupop_api::names::DEFAULT_POOL;
 use brupop_api::shadow::ShadowFacts;
@@ -24,9 +25,6 @@ use crate::rules::{GateState, Rules, limit};
 use crate::status::generation;
 use crate::window::{Starts, Until};
 use crate::workloads::{self, Evicted, Scales};
-
-/// Longest name of a shadow, as of any object in Kubernetes.
-const NAME_MAX: usize = 253;
 
 /// Turns objects, what else is known, and the time of these pools into facts; `now` is that time, as it is written into objects.
 pub fn observe<'a>(

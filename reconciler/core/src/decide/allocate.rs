@@ -2,9 +2,8 @@
 //! slots back and takes new ones.
 //!
 //! Nodes that a person has cordoned go first, for they are out of service anyway, then nodes that a person asked for, nodes that no
-//! budget blocks, then nodes with fewer failures. Nodes whose last
-//! attempt came to nothing go after the others, and the reconciler's own node goes last. Among equals, the zone with the
-//! fewest updates goes first; then the name decides.
+//! budget blocks, then nodes with fewer failures. Nodes whose last attempt came to nothing go after the others, and the
+//! reconciler's own node goes last. Among equals, the zone with the fewest updates goes first; then the name decides.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;

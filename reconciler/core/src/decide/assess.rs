@@ -21,8 +21,6 @@ const NOT_BACK: &str = "has not come back from its reboot in time";
 const STAYED: &str =
     "was asked to reboot, has not done so in time, and its agent still reports from the old boot";
 
-const EVICTS: Reason<'static> = Reason::Draining;
-
 /// The step for a node, and the reason. Before slots are allocated, it is what the node asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision<'a> {
@@ -501,18 +499,18 @@ impl<'a> Case<'_, 'a> {
             return self.evict(overdue);
         }
         let Some(plan) = plan else {
-            return Some(wait(EVICTS));
+            return Some(wait(Reason::Draining));
         };
         // Pods have come since. Either somebody uncordoned the node and cordoned it again, unseen; or the pods tolerate the
         // cordon, so the deadline stays as it is.
-        (!plan.is_done()).then(|| take(Step::DrainAgain, EVICTS))
+        (!plan.is_done()).then(|| take(Step::DrainAgain, Reason::Draining))
     }
 
     /// The node is cordoned and not yet recorded as drained.
     fn evict(self, overdue: bool) -> Option<Decision<'a>> {
         let led = self.view.led;
         if (led.plan.as_ref()).is_some_and(|plan| !plan.operator_pods.is_empty()) {
-            return Some(take(Step::ListOperatorPods, EVICTS));
+            return Some(take(Step::ListOperatorPods, Reason::Draining));
         }
         if led.is_drained() {
             return None;
@@ -522,7 +520,7 @@ impl<'a> Case<'_, 'a> {
         } else {
             Step::Evict
         };
-        Some(take(step, EVICTS))
+        Some(take(step, Reason::Draining))
     }
 }
 

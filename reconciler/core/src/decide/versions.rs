@@ -1,9 +1,9 @@
 //! The ledger's record of each version and variant: how many nodes reached it, which failed, and whether it is halted.
 //!
 //! All of it rests on Nodes, our own spec, and an agent's silence after the reboot. Nothing that an agent reports can count a failure
-//! or resume a version. A person
-//! resumes a version by the exact time of its halt. So a halt is later than what the spec names already, whatever the leaders'
-//! clocks say, and each further failure makes it later: nobody resumes what they could not have seen.
+//! or resume a version. A person resumes a version by the exact time of its halt. So a halt is later than what the spec names
+//! already, whatever the leaders' clocks say, and each further failure makes it later: nobody resumes what they could not have
+//! seen.
 //!
 //! The progress of a version: which pools are done with it (`spec.dependsOn`), how old it is (`spec.versions.minAge`), and which
 //! nodes are behind although their hosts name no update.
