@@ -151,15 +151,7 @@ impl<'a> Decisions<'a> {
         room: &mut Room<'a>,
     ) {
         // While no node of their variant has reached a version, only as many try it at once as may fail before it is halted.
-        let mut trying: BTreeMap<Release<'a>, u64> = BTreeMap::new();
-        for (view, slot) in nodes.iter().filter_map(|it| Some((it.view, it.kept()?))) {
-            let tries = view.holds(slot) && !slot.counted && !view.time.trial_overdue;
-            if let Some(version) = slot.version.as_deref().filter(|_| tries)
-                && let Some(node) = view.node
-            {
-                *trying.entry((version, node.variant())).or_default() += 1;
-            }
-        }
+        let mut trying = trying(nodes);
         let mut queue = Queue::new(fleet, nodes, |view, version| versions.halts(view, version));
         while let Some(at) = queue.next_of(|place| room.has(place)) {
             let view = nodes[at].view;
@@ -172,8 +164,7 @@ impl<'a> Decisions<'a> {
                 }
                 *trying += 1;
                 if view.led.plan.is_some() && !versions.has_room(release) {
-                    let why = Reason::NoRoomForVersion;
-                    self.queued.push((at, why));
+                    self.queued.push((at, Reason::NoRoomForVersion));
                     continue;
                 }
             }
@@ -187,12 +178,23 @@ impl<'a> Decisions<'a> {
             if view.led.plan.is_some() {
                 self.taken.push(at);
             } else {
-                let why = Reason::CheckingPods;
-                self.queued.push((at, why));
+                self.queued.push((at, Reason::CheckingPods));
                 self.preflight.push(at);
             }
         }
-        // The next node is assessed while others are updated, so a slot is given back and taken again in one patch.
+        self.preflight_successors(nodes, &mut queue, room);
+        let rest = queue.waiting.into_values().flatten();
+        self.queued
+            .extend(rest.map(|at| (at, room.why(Place::of(nodes[at].view)))));
+    }
+
+    /// Has the next nodes assessed while others are updated, so that a slot is given back and taken again in one patch.
+    fn preflight_successors(
+        &mut self,
+        nodes: &[Candidate<'_, 'a>],
+        queue: &mut Queue<'_, '_, 'a>,
+        room: &mut Room<'a>,
+    ) {
         for _ in 0..MAX_SUCCESSORS {
             let Some(at) = queue.next_of(|place| room.will_have(place)) else {
                 break;
@@ -203,9 +205,6 @@ impl<'a> Decisions<'a> {
             // Known or not: whose pods are no longer asked for are forgotten.
             self.preflight.push(at);
         }
-        let rest = queue.waiting.into_values().flatten();
-        self.queued
-            .extend(rest.map(|at| (at, room.why(Place::of(nodes[at].view)))));
     }
 
     /// The write to the ledger, if it has to change.
@@ -265,6 +264,20 @@ impl<'a> Decisions<'a> {
         let queued = self.queued.iter().copied();
         queued.chain(self.taken.iter().map(begins)).collect()
     }
+}
+
+/// Returns how many nodes with slots are trying each release.
+fn trying<'a>(nodes: &[Candidate<'_, 'a>]) -> BTreeMap<Release<'a>, u64> {
+    let mut trying = BTreeMap::new();
+    for (view, slot) in nodes.iter().filter_map(|it| Some((it.view, it.kept()?))) {
+        let tries = view.holds(slot) && !slot.counted && !view.time.trial_overdue;
+        if let Some(version) = slot.version.as_deref().filter(|_| tries)
+            && let Some(node) = view.node
+        {
+            *trying.entry((version, node.variant())).or_default() += 1;
+        }
+    }
+    trying
 }
 
 /// The attempt for which a slot would be taken now.

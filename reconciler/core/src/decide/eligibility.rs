@@ -79,29 +79,8 @@ fn startable<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str,
 /// The version to which the node could be updated, whatever budgets allow now, or why not: a node with a slot waits for
 /// budgets before its cordon.
 fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reason<'a>> {
-    let (Some(node), Some(shadow)) = (view.node, view.shadow) else {
-        return Err(Reason::NodeGone);
-    };
-    first([
-        (!node.labelled, Reason::NotLabelled),
-        (!node.is_ready(), Reason::NodeNotReady),
-        (node.overgrown, Reason::NodeChangesDenied(OVERGROWN)),
-        (node.version().is_none(), Reason::NotBottlerocket),
-        (!view.has_reported(), Reason::AgentNotReported),
-        (!shadow.reports(State::Idle), finishing(&shadow)),
-        (!view.agent_ready, Reason::AgentSilent),
-    ])?;
-    // Each update begins with a refresh, which would fail.
-    if shadow.status.cannot_update()
-        && let Some(reason) = Reason::of_status(shadow.status)
-    {
-        return Err(reason);
-    }
-    // The Node says which version runs, whatever its agent says: no node is updated to the version that it runs.
-    let update = shadow
-        .update()
-        .filter(|version| Some(*version) != node.version());
-    let version = update.ok_or_else(|| no_update(&shadow))?;
+    let node = view.node.ok_or(Reason::NodeGone)?;
+    let version = offered(view, node)?;
     first([
         (node.paused, Reason::NodePaused),
         (
@@ -138,6 +117,31 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
         .or_else(|| view.undrainable().map(Reason::CannotDrain))
         .or_else(|| view.busy_control_plane.map(Reason::ControlPlaneBusy));
     hindrance.map_or(Ok(version), Err)
+}
+
+/// The version that the host of this node names, or why none.
+fn offered<'a>(view: &NodeView<'a>, node: &'a NodeFacts) -> Result<&'a str, Reason<'a>> {
+    let shadow = view.shadow.ok_or(Reason::NodeGone)?;
+    first([
+        (!node.labelled, Reason::NotLabelled),
+        (!node.is_ready(), Reason::NodeNotReady),
+        (node.overgrown, Reason::NodeChangesDenied(OVERGROWN)),
+        (node.version().is_none(), Reason::NotBottlerocket),
+        (!view.has_reported(), Reason::AgentNotReported),
+        (!shadow.reports(State::Idle), finishing(&shadow)),
+        (!view.agent_ready, Reason::AgentSilent),
+    ])?;
+    // Each update begins with a refresh, which would fail.
+    if shadow.status.cannot_update()
+        && let Some(reason) = Reason::of_status(shadow.status)
+    {
+        return Err(reason);
+    }
+    // The Node says which version runs, whatever its agent says: no node is updated to the version that it runs.
+    let update = shadow
+        .update()
+        .filter(|version| Some(*version) != node.version());
+    update.ok_or_else(|| no_update(&shadow))
 }
 
 /// Returns why a host that can look for updates names none.
