@@ -1,4 +1,4 @@
-//! Conditions as both custom resources carry them: why something moves, or why not.
+//! Conditions as the custom resources carry them: why something moves, or why not.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ pub const UPDATE_AVAILABLE: &str = "UpdateAvailable";
 pub const ADMISSION_ENFORCED: &str = "AdmissionEnforced";
 /// Condition type of the fleet: is upstream's operator installed beside this one, so that nothing starts.
 pub const OTHER_OPERATOR: &str = "OtherOperator";
-/// Condition type of the fleet, and of a pool: have too many nodes failed to reach a version, so that no further one tries.
+/// Condition type of the fleet: have too many nodes failed to reach a version, so that no further one tries.
 pub const HALTED: &str = "Halted";
 /// Condition type of the fleet: is no node being updated, and no change of the operator left on any Node.
 pub const IDLE: &str = "Idle";

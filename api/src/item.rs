@@ -42,7 +42,7 @@ impl<T> Item<T> {
         self.body.as_ref().ok()
     }
 
-    /// Returns `metadata.name` of the object.
+    /// `metadata.name`; empty if it cannot be read.
     pub fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
     }
@@ -52,7 +52,7 @@ impl<T> Item<T> {
         self.metadata.namespace.as_deref().unwrap_or_default()
     }
 
-    /// Returns `metadata.uid` of the object.
+    /// `metadata.uid`; empty if it cannot be read.
     pub fn uid(&self) -> &str {
         self.metadata.uid.as_deref().unwrap_or_default()
     }
@@ -124,7 +124,7 @@ fn identity(json: &str) -> ObjectMeta {
     }
 }
 
-/// The parsed part of the `metadata` of our own kinds.
+/// The parsed part of the `metadata` of our own kinds and of budgets.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Metadata {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::crds::{NAME_MAX, is_label_of_any_length};
 
-/// API group of both custom resources.
+/// API group of the custom resources.
 pub const GROUP: &str = "brupop.bottlerocket.aws";
 
 /// A node with this label, set to [`UPDATER_INTERFACE_VERSION`], is looked after.

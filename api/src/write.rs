@@ -190,7 +190,7 @@ impl<'a> Value<'a> {
         state.map_or(Self::Absent, Self::State)
     }
 
-    /// Returns what is wrong, if anything is.
+    /// A problem that may be absent.
     pub fn problem_or_absent(problem: Option<Problem>) -> Self {
         problem.map_or(Self::Absent, Self::Problem)
     }
@@ -238,7 +238,8 @@ impl Write<'_> {
     /// written (a marker, or a record with defaults spelled out).
     ///
     /// On what was read, the API server takes the patch exactly when all tests hold. On anything newer it may refuse
-    /// more (a parent or a list has changed), never less, and what it stores is what the write says, but for a second taint of ours that came meanwhile: that stays.
+    /// more (a parent or a list has changed), never less. What it stores is what the write says, except that a second taint of
+    /// ours that came meanwhile stays.
     pub fn patch(&self, observed: &Json) -> Patch {
         let mut patch = Builder {
             observed,

@@ -325,7 +325,7 @@ fn is_our_policy(message: &str) -> bool {
     parts.all(|part| message.contains(part))
 }
 
-/// Returns whether this refusal is that of our rule. All else that refuses it shows the rule not to be in force.
+/// What this refusal shows: the rule is in force if it is that of our rule, and not if anything else refuses the request.
 fn refusal(error: Error, is_ours: fn(&str) -> bool) -> Finding {
     match error {
         Error::Api(status) => match status.code {
