@@ -6,7 +6,7 @@
 //! - `watches` keep objects up to date, `lease` is held.
 //! - [`cli`] and [`plan`] are the subcommands and settings, `metrics` the figures.
 //!
-//! Read the core first, then `run/pass.rs`, which calls it.
+//! Read the core first, then `run.rs`, which calls it.
 
 pub mod cli;
 mod lease;

@@ -23,7 +23,7 @@ use kube::{Client, Error, Resource as _};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use crate::run::Wake;
+use crate::run::{Leading, Pass, Reconciler, Wake};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
@@ -337,6 +337,56 @@ fn refusal(error: Error, is_ours: fn(&str) -> bool) -> Finding {
             _ => Finding::Fails(status_message(&status).into_owned()),
         },
         error => Finding::Unknown(describe(&error)),
+    }
+}
+
+impl Reconciler {
+    /// Starts the checks that are due: dry runs on nodes with a shadow, which prove our admission rules to be in force, and a
+    /// look for another operator.
+    pub(super) fn check(&mut self, pass: &mut Pass<'_>) {
+        let (client, namespace) = (self.api.client.clone(), self.api.namespace.clone());
+        let nodes = pass.cluster.normal_nodes();
+        if !nodes.is_empty() {
+            let (client, namespace) = (client.clone(), namespace.clone());
+            let tried = |number| try_out_admission(client, namespace, spread(&nodes, number));
+            self.begin(pass, "admission", |it| &mut it.admission, tried);
+        }
+        let looked = |_| look_for_other_operator(client, namespace);
+        self.begin(pass, "other operator", |it| &mut it.alone, looked);
+    }
+
+    /// Asks from time to time, if a pool wants it, whether pods may be deleted. Returns whether there is an answer, or nobody
+    /// needs one: a new leader must not give a drain up that it may end by force.
+    pub(crate) fn knows_right_to_force(&mut self, pass: &mut Pass<'_>) -> bool {
+        if !pass.cluster.wants_force() {
+            return true;
+        }
+        let client = self.api.client.clone();
+        let asked = |_| ask_for_force(client);
+        self.begin(pass, "right to delete pods", |it| &mut it.may_force, asked);
+        self.leading.may_force.is_answered()
+    }
+
+    /// Makes this check, which has a number, if it is due.
+    fn begin<F: Future<Output = Finding> + Send + 'static>(
+        &mut self,
+        pass: &mut Pass<'_>,
+        check: &'static str,
+        of: fn(&mut Leading) -> &mut Check,
+        make: impl FnOnce(usize) -> F,
+    ) {
+        let now = self.now();
+        let Some(number) = of(&mut self.leading).begin(now, &mut pass.wake) else {
+            return;
+        };
+        self.start(make(number), move |this, finding| {
+            let (now, known) = (this.now(), of(&mut this.leading));
+            match (known.found(finding, now), known.holds()) {
+                (false, _) => {}
+                (true, Ok(())) => tracing::info!(check, "the check holds"),
+                (true, Err(why)) => tracing::warn!(check, why, "the check does not hold"),
+            }
+        });
     }
 }
 

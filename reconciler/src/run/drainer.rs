@@ -11,7 +11,7 @@ use brupop_api::shadow::ShadowFacts;
 use brupop_api::{Item, Marker, State};
 use brupop_core::cluster::{Cluster, NodeRecord};
 use brupop_core::deadlines::DrainTime;
-use brupop_core::decide::Abort;
+use brupop_core::decide::{Abort, Decisions};
 use brupop_core::drain::{
     self, Arrivals, DrainAction, DrainPlan, LATE, Obstacle, PodKey, Stuck, drain_action,
     next_overdue,
@@ -31,7 +31,7 @@ use kube::{Client, Error};
 
 use crate::run::Reconciler;
 use crate::run::evict::Evictions;
-use crate::run::{Wake, until};
+use crate::run::{Pass, Wake, until};
 use crate::watches::{For, PodWatches, WantedPods};
 
 /// A node is passed over for this long after its pods were last looked at, if there are too many such nodes, or too many pods,
@@ -599,6 +599,33 @@ impl Reconciler {
             let owners = owners.map(|(owner, before)| (owner, *before));
             self.read_workloads(name, owners, wake);
         }
+    }
+
+    /// Has the pods watched of nodes that are next, and of those that get a slot now. The watches begin with the next
+    /// pass.
+    pub(crate) fn preflight(&mut self, pass: &Pass<'_>, decisions: &Decisions<'_>) {
+        let next = decisions.preflight.iter().chain(&decisions.taken);
+        let names = next.map(|&index| pass.observed.views[index].shadow_name.to_owned());
+        if self.leading.drainer.preflight(names.collect()) {
+            self.watches.changed.notify_one();
+        }
+    }
+
+    /// Returns whether anything else follows from the pods, which have changed, than before.
+    pub(crate) fn drains_changed(&mut self) -> bool {
+        let watches = Arc::clone(&self.watches);
+        let Ok(cluster) = watches.cluster() else {
+            return true;
+        };
+        if !self.leading.state.is_of(&cluster) {
+            return true;
+        }
+        let state = std::mem::take(&mut self.leading.state);
+        let mut drainer = std::mem::take(&mut self.leading.drainer);
+        let (now, time) = (self.now(), Timestamp::now());
+        let changed = drainer.look_at_pods(self, &cluster, &state, (now, time));
+        (self.leading.state, self.leading.drainer) = (state, drainer);
+        changed
     }
 }
 

@@ -87,6 +87,40 @@ impl Told {
 }
 
 impl Reconciler {
+    /// Tells in metrics what was decided, and how many objects cannot be read or understood: pools, and pods and budgets that are
+    /// watched now. Nodes and shadows follow, one by one.
+    pub(super) fn tell(
+        &self,
+        pass: &mut Pass<'_>,
+        nodes: &[Decision<'_>],
+        halts: &[&VersionRecord],
+    ) {
+        let (cluster, observed, gauges) = (pass.cluster, pass.observed, &mut pass.gauges);
+        let reasons = nodes.iter().map(|decision| &decision.reason);
+        let nodes = observed.views.iter().zip(reasons);
+        gauges.count_nodes(cluster, &observed.fleet, nodes, pass.now);
+        gauges.tell_halts(halts);
+        let enforced = self.leading.admission.holds().is_ok();
+        let other = matches!(self.leading.alone.known(), Some(Err(_)));
+        gauges.set("brupop_admission_enforced", &[], enforced);
+        gauges.set("brupop_other_operator", &[], other);
+        gauges.set("brupop_slots_limit", &[], observed.fleet.total_limit());
+        gauges.set("brupop_nodes_not_opted_in", &[], observed.not_opted_in);
+        let at = pass.now.as_second();
+        gauges.set("brupop_last_pass_timestamp_seconds", &[], at);
+        let records = cluster.records.values();
+        let drains = records.filter_map(|it| it.led.plan.as_ref());
+        let pods: usize = drains.map(|plan| plan.unreadable_pods()).sum();
+        let pools = cluster.pools.values();
+        let pools = pools.filter(|pool| pool.rules().is_none()).count();
+        let budgets = self.leading.drainer.unreadable_budgets();
+        gauges.skip("BottlerocketPool", pools);
+        gauges.skip("BottlerocketShadow", 0);
+        gauges.skip("Node", 0);
+        gauges.skip("Pod", pods + cluster.unreadable_agents());
+        gauges.skip("PodDisruptionBudget", budgets);
+    }
+
     /// Whether a line may be logged about what came of a request about this object.
     pub(crate) fn may_log(&mut self, object: &Object<String>, now: Duration) -> bool {
         let Some(shadow) = object.shadow() else {
