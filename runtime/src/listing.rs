@@ -204,7 +204,7 @@ where
                 Some(changes) => changes,
                 None => changes(&api, &params, Some(&version)).await.map_err(watcher::Error::WatchStartFailed)?,
             };
-            let (began, mut has_brought) = (Instant::now(), false);
+            let (opened, mut has_brought) = (Instant::now(), false);
             while let Some(change) = timeout(SILENCE, changes.next())
                 .await
                 .unwrap_or(Ok(None))
@@ -226,7 +226,7 @@ where
                 }
             }
             // Otherwise whatever ends it would be asked again and again, without a pause.
-            if !has_brought && began.elapsed() < SHORTEST {
+            if !has_brought && opened.elapsed() < SHORTEST {
                 Err(watcher::Error::WatchFailed(invalid("the watch ended at once")))?;
             }
         }

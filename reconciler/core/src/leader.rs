@@ -116,11 +116,11 @@ impl LeaderState {
                 known.look(rules, now);
             }
         }
-        let none = BTreeMap::new();
+        let unlabelled = BTreeMap::new();
         for record in cluster.records.values_mut() {
             let (led, node) = (&mut record.led, record.node.as_deref());
             if let (None, Some(node)) = (led.owner, node) {
-                let labels = node.labels.as_ref().unwrap_or(&none);
+                let labels = node.labels.as_ref().unwrap_or(&unlabelled);
                 led.owner = Some(owner(labels, &cluster.pools));
             }
             let cordoned = node.filter(|node| node.unschedulable);
