@@ -46,6 +46,8 @@ pub struct Agent {
     host: HostSession,
     reporter: Reporter,
     memory: StepMemory,
+    /// UID of the shadow whose attempts the memory is about: a shadow that was deleted begins anew at attempt 1.
+    shadow_uid: String,
 }
 
 impl Agent {
@@ -55,6 +57,7 @@ impl Agent {
             host: HostSession::new(options),
             reporter: Reporter::new(client, namespace, node),
             memory: StepMemory::default(),
+            shadow_uid: String::new(),
         }
     }
 
@@ -93,6 +96,10 @@ impl Agent {
         let Some((shadow, facts)) = shadow.as_deref().and_then(with_facts) else {
             return self.host.options.refresh_interval;
         };
+        if self.shadow_uid != facts.uid {
+            facts.uid.clone_into(&mut self.shadow_uid);
+            (self.memory, self.host.reboots) = Default::default();
+        }
         let answers = match self.host.observe().await {
             Ok(answers) => answers,
             Err(delay) => {

@@ -28,7 +28,12 @@ async fn activate_fails(solo: &Solo) {
 async fn an_activate_that_goes_on_failing_ends_the_attempt() {
     // The time of the look before the first activate stands in the status only if the image was downloaded ahead.
     let ahead = &["--prefetch"][..];
-    for (flags, away) in [(ahead, false), (ahead, true), (&[], false)] {
+    for (flags, away, deleted) in [
+        (ahead, false, false),
+        (ahead, true, false),
+        (&[], false, false),
+        (&[], false, true),
+    ] {
         let solo = solo(flags).await;
         if !flags.is_empty() {
             solo.until("downloaded ahead", |status| status.staged.is_some())
@@ -58,10 +63,15 @@ async fn an_activate_that_goes_on_failing_ends_the_attempt() {
         assert!(solo.count("activate-update") < 20, "{:?}", solo.actions());
         // Nobody knows what keeps it from being activated: the next attempt has an image of its own.
         solo.faults(Faults::default());
-        solo.spec(&json!({"state": "Idle"}));
-        solo.until_at(1, State::Idle).await;
-        solo.stage(2);
-        solo.until_at(2, STAGED).await;
+        let next = if deleted { 1 } else { 2 };
+        if deleted {
+            solo.recreate();
+        } else {
+            solo.spec(&json!({"state": "Idle"}));
+            solo.until_at(1, State::Idle).await;
+        }
+        solo.stage(next);
+        solo.until_at(next, STAGED).await;
         assert_eq!(solo.count("prepare-update"), 2);
     }
 }

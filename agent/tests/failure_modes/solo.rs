@@ -334,6 +334,13 @@ impl Solo {
         store.show();
     }
 
+    /// Somebody deletes the shadow, and the reconciler creates it again.
+    pub fn recreate(&self) {
+        let mut shadow = Store::new().shadow;
+        shadow["metadata"]["uid"] = json!("v");
+        self.restore(shadow);
+    }
+
     /// Nothing of this comes in an hour.
     pub async fn never(&self, what: &str, condition: impl Fn() -> bool) {
         let hour = Duration::from_hours(1);
