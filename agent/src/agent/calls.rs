@@ -40,7 +40,7 @@ impl HostSession {
             self.reboots.on_request();
         }
         // While a reboot is under way, the host may refuse further requests: these wait just as long.
-        if begun || (is_reboot && self.reboots.are_under_way()) {
+        if begun || (is_reboot && self.reboots.may_come()) {
             let reboot = self.options.reboot_repeat_interval;
             self.pace.called(call, facts.generation, reboot);
         }

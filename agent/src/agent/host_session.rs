@@ -184,7 +184,7 @@ impl HostSession {
                     || self.activate_fails_since.is_some_and(fails)
             }
             State::RebootedIntoUpdate => {
-                refused == Some(Problem::RebootRefused) && self.reboots.may_be_given_up()
+                refused == Some(Problem::RebootRefused) && !self.reboots.may_come()
             }
             State::Idle | State::ErrorReset | State::MonitoringUpdate => false,
         };

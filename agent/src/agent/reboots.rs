@@ -16,8 +16,6 @@ pub(super) struct Reboots {
     /// When a request was last made that the host has accepted, or may have. What this process has not asked for, another one
     /// asked for before this one knew of the attempt.
     asked_at: Option<Instant>,
-    /// This process has made such a request.
-    asked: bool,
 }
 
 impl Reboots {
@@ -27,7 +25,6 @@ impl Reboots {
             *self = Self {
                 attempt,
                 asked_at: Some(Instant::now()),
-                asked: false,
             };
         }
     }
@@ -45,22 +42,11 @@ impl Reboots {
     /// The host has accepted a request, or may have. The reboot may come at any moment.
     pub(super) fn on_request(&mut self) {
         self.asked_at = Some(Instant::now());
-        self.asked = true;
     }
 
-    /// Whether this process has asked for the reboot, and the host has not refused it.
-    pub(super) fn are_under_way(&self) -> bool {
-        self.asked
-    }
-
-    /// Whether a reboot may still come that was asked for in this boot.
+    /// Whether a reboot may still come that was asked for in this boot. Until then, its claim is not taken back.
     pub(super) fn may_come(&self) -> bool {
         self.asked_at.is_some_and(|at| at.elapsed() < OVER)
-    }
-
-    /// Whether the claim may be taken back if the host refuses. An accepted request is waited for.
-    pub(super) fn may_be_given_up(&self) -> bool {
-        !self.asked && !self.may_come()
     }
 }
 
@@ -82,20 +68,19 @@ mod tests {
         let mut reboots = Reboots::default();
         reboots.begin_attempt(Some(1));
         assert!(reboots.may_come(), "an earlier process may have asked");
-        assert!(!reboots.may_be_given_up());
         reboots.on_report(&claim(Value::Absent));
         assert!(reboots.may_come(), "no claim");
         reboots.on_report(&claim(Value::text("boot-1")));
         assert!(!reboots.may_come(), "nobody could ask before the claim");
         reboots.begin_attempt(Some(1));
-        assert!(reboots.may_be_given_up(), "it was refused at most");
+        assert!(!reboots.may_come(), "it was refused at most");
         reboots.on_request();
         assert!(reboots.may_come());
         tokio::time::advance(OVER).await;
-        assert!(!reboots.may_come() && !reboots.may_be_given_up());
+        assert!(!reboots.may_come());
         reboots.begin_attempt(Some(2));
         assert!(reboots.may_come(), "another attempt");
         tokio::time::advance(OVER).await;
-        assert!(!reboots.may_come() && reboots.may_be_given_up());
+        assert!(!reboots.may_come());
     }
 }

@@ -18,9 +18,18 @@ async fn staged() -> Solo {
 
 #[tokio::test(start_paused = true)]
 async fn an_inhibited_reboot_fails_quoting_the_host() {
-    for more in [String::new(), "\n\0\u{1b}[2J no\n".repeat(60_000)] {
+    let noise = "\n\0\u{1b}[2J no\n".repeat(60_000);
+    for (more, accepted) in [("", false), (&*noise, false), ("", true)] {
         let solo = staged().await;
         let boot = solo.place.host.boot_id();
+        if accepted {
+            solo.faults(Faults {
+                reboot_ignored: true,
+                ..Faults::default()
+            });
+            solo.grant();
+            solo.until_called("reboot", 0).await;
+        }
         solo.faults(Faults::answer(
             Call::Reboot,
             Answer::Refused(format!("inhibited by a shell{more}")),
