@@ -38,8 +38,29 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// Does nobody listen on the socket? A server whose queue of connections is full is there, only busy.
+    /// Does nobody listen on the socket? A server whose queue of connections is full, or that access is denied to, is there.
     pub fn is_absence(&self) -> bool {
-        matches!(self, Self::Unreachable { source, .. } if source.kind() != ErrorKind::WouldBlock)
+        use ErrorKind::{ConnectionRefused, NotFound};
+        matches!(self, Self::Unreachable { source, .. } if matches!(source.kind(), NotFound | ConnectionRefused))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A new container would be refused, too.
+    #[test]
+    fn a_barred_socket_is_there() {
+        for (kind, absent) in [
+            (ErrorKind::NotFound, true),
+            (ErrorKind::ConnectionRefused, true),
+            (ErrorKind::WouldBlock, false),
+            (ErrorKind::PermissionDenied, false),
+        ] {
+            let (socket, source) = (PathBuf::new(), kind.into());
+            let error = HostError::Unreachable { socket, source };
+            assert_eq!(error.is_absence(), absent, "{kind}");
+        }
     }
 }
