@@ -4,7 +4,7 @@
 use brupop_api::fleet::Slot;
 use brupop_api::names::DEFAULT_POOL;
 use brupop_api::shadow::{LastFailure, ShadowFacts};
-use brupop_api::{Marker, Problem, State};
+use brupop_api::{Marker, State};
 use jiff::{SignedDuration, Timestamp, Unit};
 
 use crate::cluster::NodeRecord;
@@ -246,10 +246,10 @@ impl Clock<'_> {
             }
             State::StagedAndPerformedUpdate => {
                 facts.step_overdue = self.staging_overdue(times, shadow);
-                facts.host_silent = self.host_silent(shadow, settle);
+                facts.cannot_update = self.cannot_update(shadow, settle);
             }
             State::RebootedIntoUpdate => {
-                facts.host_silent = !shadow.is_claimed() && self.host_silent(shadow, settle);
+                facts.cannot_update = !shadow.is_claimed() && self.cannot_update(shadow, settle);
                 facts.step_overdue = self.reboot_overdue(times, shadow);
             }
             State::MonitoringUpdate => self.monitoring(times, facts),
@@ -310,11 +310,12 @@ impl Clock<'_> {
         unreachable || self.passed(begun, wait)
     }
 
-    /// Agents end such an attempt themselves, unless they, too, come and go with the host's API.
-    fn host_silent(&mut self, shadow: &ShadowFacts<'_>, settle: SignedDuration) -> bool {
+    /// Agents end an attempt on a silent host themselves, unless they, too, come and go with its API. A look for updates that
+    /// fails while an image waits they repeat without end.
+    fn cannot_update(&mut self, shadow: &ShadowFacts<'_>, settle: SignedDuration) -> bool {
         let since = shadow.status.problem_since.as_deref();
         let since = self.read(shadow.uid, since);
-        shadow.status.problem == Some(Problem::HostUnreachable) && self.passed(since, settle)
+        shadow.status.cannot_update() && self.passed(since, settle)
     }
 
     fn reboot_overdue(&mut self, times: &NodeTimes<'_>, shadow: &ShadowFacts<'_>) -> bool {

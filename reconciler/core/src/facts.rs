@@ -217,8 +217,8 @@ pub struct TimeFacts {
     pub young: bool,
     /// The current step takes longer than it may.
     pub step_overdue: bool,
-    /// For longer than a short step may take, the agent has said that the host's API does not answer; no reboot is claimed.
-    pub host_silent: bool,
+    /// For longer than a short step may take, the agent has said that the host cannot update; no reboot is claimed.
+    pub cannot_update: bool,
     /// The drain, or the time from its end to the grant, takes longer than it may.
     pub drain_overdue: bool,
     /// The node's volumes have not become fewer for so long that its reboot waits for them no more.

@@ -50,7 +50,8 @@ impl<'a> StepInput<'_, 'a> {
             Updates::Unknown => NextAction::Command(Command::Refresh),
             Updates::Known(known) if self.is_armed(&known) => {
                 report.state(State::StagedAndPerformedUpdate);
-                if self.reported_problem() == Some(Problem::StepFailed) {
+                let over = [Problem::StepFailed, Problem::RefreshFailed].map(Some);
+                if over.contains(&self.reported_problem()) {
                     report.no_problem();
                 }
                 NextAction::Wait

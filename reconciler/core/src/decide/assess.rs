@@ -168,7 +168,7 @@ impl<'a> Case<'_, 'a> {
         let fails_for_ever = shadow.status.problem == Some(Problem::NoInPlaceUpdates);
         if shadow.reports(State::ErrorReset) && fails_for_ever {
             Some(Abort::NoInPlaceUpdates)
-        } else if shadow.reports(State::ErrorReset) || view.time.host_silent {
+        } else if shadow.reports(State::ErrorReset) || view.time.cannot_update {
             Some(Abort::StepFailed)
         } else if !node.labelled {
             Some(Abort::NotLabelled)

@@ -73,6 +73,8 @@ fn staging_step_by_step() {
         "a later prepare failed, hidden by a refresh": old(is_staged(last(Refresh, true, 7))), ours(), refreshed()
             => "-StatusStaged";
         "ready": old(is_ready(last(Activate, true, 6))), ours(), fresh() => "StagedAndPerformedUpdate";
+        "ready, although a look had failed": old(is_ready(last(Activate, true, 6))), says(ours(), Problem::RefreshFailed, "no"), fresh()
+            => "StagedAndPerformedUpdate -StatusProblem -StatusMessage";
         "refused for good": old(available()), goal(), refused
             => "ErrorReset StepFailed \"the host refuses the commands of the update\" CrashCount FailureTimestamp";
         "refused for good, when nothing is left to ask for": old(is_ready(last(Activate, true, 6))), ours(), refused

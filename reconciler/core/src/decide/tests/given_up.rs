@@ -163,7 +163,7 @@ fn silence_of_the_host_ends_what_is_not_claimed() {
         (granted(true).marked_by(&DRAINED), None),
     ] {
         assert_eq!(aborts(&view), None, "{:?}", view.shadow);
-        view.time.host_silent = true;
+        view.time.cannot_update = true;
         assert_eq!(aborts(&view), expected, "{:?}", view.shadow);
     }
 }
@@ -174,7 +174,7 @@ fn silence_of_the_boot_before_ends_nothing() {
     for granted_for in [None, Some(FIRST_BOOT)] {
         let view = updating(RebootedIntoUpdate, StagedAndPerformedUpdate)
             .rebooted(NEW)
-            .with(|view| view.time.host_silent = true)
+            .with(|view| view.time.cannot_update = true)
             .with(|view| view.agent_ready = false)
             .with_shadow(|shadow| {
                 shadow.spec.reboot_granted_boot_id = granted_for.map(str::to_owned);

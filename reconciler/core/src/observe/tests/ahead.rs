@@ -128,7 +128,7 @@ fn every_time_ahead_counts_from_its_first_sight() {
         (
             "problem",
             of_shadow(json!({}), silent),
-            |it| it.views[0].time.host_silent,
+            |it| it.views[0].time.cannot_update,
             600,
         ),
         (

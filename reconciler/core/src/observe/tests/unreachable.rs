@@ -81,8 +81,8 @@ fn an_absence_is_waited_for_once() {
 
 /// Only the agent's own word counts, and only what it has said without another word between.
 #[test]
-fn a_silent_host_is_told_by_its_agent() {
-    let silent_at = |now: &str, state: &str, change: Value| {
+fn a_host_that_cannot_update_is_told_by_its_agent() {
+    let fails_at = |now: &str, state: &str, change: Value| {
         let spec = json!({"state": state, "state_transition_timestamp": "2026-11-21T03:00:00Z", "attempt": 7,
             "reboot_granted_boot_id": "boot-1"});
         let status = json!({"current_state": "Idle", "attempt": 7, "problem": "HostUnreachable",
@@ -90,24 +90,20 @@ fn a_silent_host_is_told_by_its_agent() {
         let status = with(status, &change);
         let cluster = cluster([("n", json!({}))], [("brs-n", spec, status)]);
         let policy = with_times(|times| times.stage = SignedDuration::from_hours(4));
-        observe_at(&cluster, &policy, now).views[0].time.host_silent
+        observe_at(&cluster, &policy, now).views[0]
+            .time
+            .cannot_update
     };
     for (state, change, expected) in rows! {
         "StagedAndPerformedUpdate", json!({}) => true;
-        "RebootedIntoUpdate", json!({}) => true;
+        "RebootedIntoUpdate", json!({"problem": "RefreshFailed"}) => true;
         "RebootedIntoUpdate", json!({"reboot_claimed_boot_id": "boot-1"}) => false;
         "MonitoringUpdate", json!({}) => false;
-        "StagedAndPerformedUpdate", json!({"problem": "RefreshFailed"}) => false;
+        "StagedAndPerformedUpdate", json!({"problem": "PrefetchFailed"}) => false;
         "StagedAndPerformedUpdate", json!({"problem_since": null}) => false;
     } {
-        assert!(
-            !silent_at("2026-11-21T03:39:59Z", state, change.clone()),
-            "{state} {change}"
-        );
-        assert_eq!(
-            silent_at("2026-11-21T03:40:00Z", state, change.clone()),
-            expected,
-            "{state} {change}"
-        );
+        let fails = ["2026-11-21T03:39:59Z", "2026-11-21T03:40:00Z"]
+            .map(|now| fails_at(now, state, change.clone()));
+        assert_eq!(fails, [false, expected], "{state} {change}");
     }
 }
