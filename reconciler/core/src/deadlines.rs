@@ -246,10 +246,10 @@ impl Clock<'_> {
             }
             State::StagedAndPerformedUpdate => {
                 facts.step_overdue = self.staging_overdue(times, shadow);
-                facts.cannot_update = self.cannot_update(shadow, settle);
+                facts.cannot_update = self.cannot_update(times, shadow);
             }
             State::RebootedIntoUpdate => {
-                facts.cannot_update = !shadow.is_claimed() && self.cannot_update(shadow, settle);
+                facts.cannot_update = !shadow.is_claimed() && self.cannot_update(times, shadow);
                 facts.step_overdue = self.reboot_overdue(times, shadow);
             }
             State::MonitoringUpdate => self.monitoring(times, facts),
@@ -311,11 +311,12 @@ impl Clock<'_> {
     }
 
     /// Agents end an attempt on a silent host themselves, unless they, too, come and go with its API. A look for updates that
-    /// fails while an image waits they repeat without end.
-    fn cannot_update(&mut self, shadow: &ShadowFacts<'_>, settle: SignedDuration) -> bool {
+    /// fails while an image waits they repeat without end. The host's clock may be behind.
+    fn cannot_update(&mut self, times: &NodeTimes<'_>, shadow: &ShadowFacts<'_>) -> bool {
         let since = shadow.status.problem_since.as_deref();
         let since = self.read(shadow.uid, since);
-        shadow.status.cannot_update() && self.passed(since, settle)
+        let mut lasts = |since| self.passed(since, times.policy.settle);
+        shadow.status.cannot_update() && lasts(since) && lasts(times.transition)
     }
 
     fn reboot_overdue(&mut self, times: &NodeTimes<'_>, shadow: &ShadowFacts<'_>) -> bool {

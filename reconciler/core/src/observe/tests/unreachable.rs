@@ -83,10 +83,10 @@ fn an_absence_is_waited_for_once() {
 #[test]
 fn a_host_that_cannot_update_is_told_by_its_agent() {
     let fails_at = |now: &str, state: &str, change: Value| {
-        let spec = json!({"state": state, "state_transition_timestamp": "2026-11-21T03:00:00Z", "attempt": 7,
+        let spec = json!({"state": state, "state_transition_timestamp": "2026-11-21T03:30:00Z", "attempt": 7,
             "reboot_granted_boot_id": "boot-1"});
         let status = json!({"current_state": "Idle", "attempt": 7, "problem": "HostUnreachable",
-            "problem_since": "2026-11-21T03:30:00Z"});
+            "problem_since": "2026-11-21T00:30:00Z"});
         let status = with(status, &change);
         let cluster = cluster([("n", json!({}))], [("brs-n", spec, status)]);
         let policy = with_times(|times| times.stage = SignedDuration::from_hours(4));
@@ -100,6 +100,7 @@ fn a_host_that_cannot_update_is_told_by_its_agent() {
         "RebootedIntoUpdate", json!({"reboot_claimed_boot_id": "boot-1"}) => false;
         "MonitoringUpdate", json!({}) => false;
         "StagedAndPerformedUpdate", json!({"problem": "PrefetchFailed"}) => false;
+        "StagedAndPerformedUpdate", json!({"problem_since": "2026-11-21T03:31:00Z"}) => false;
         "StagedAndPerformedUpdate", json!({"problem_since": null}) => false;
     } {
         let fails = ["2026-11-21T03:39:59Z", "2026-11-21T03:40:00Z"]
