@@ -232,7 +232,7 @@ mod tests {
             "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
             "metadata": {"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "7", "generation": 2,
                 "managedFields": [{"time": "10000-01-01T23:58:59Z"}]},
-            "spec": {"state": "Idle"},
+            "spec": {"state": "Idle"}, "status": {"problem": "OfALaterRelease"},
         })
     }
 

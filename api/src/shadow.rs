@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::conditions::Condition;
 use crate::item::{Metadata, Readable, Unreadable};
@@ -208,7 +208,11 @@ pub struct BottlerocketShadowStatus {
     #[schemars(with = "BootId")]
     pub reboot_claimed_boot_id: Option<String>,
     /// The problem, in one word, for decisions; `message` has the sentence.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "known_problem"
+    )]
     pub problem: Option<Problem>,
     /// When the agent began to report this `problem`, without another one since; kept when the agent restarts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -227,6 +231,13 @@ pub struct BottlerocketShadowStatus {
     #[schemars(length(max = crate::crds::CONDITIONS_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
+}
+
+/// Reads a word of a later release as no problem, so that the rest of the shadow can be read after a way back.
+fn known_problem<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Problem>, D::Error> {
+    let word = Option::<String>::deserialize(deserializer)?;
+    let mut known = Problem::ALL.into_iter();
+    Ok(known.find(|problem| word.as_deref() == Some(problem.as_str())))
 }
 
 /// The image that an agent staged.
