@@ -175,7 +175,8 @@ Reason<'a>: Standing {
         Finishing: Next => "the update has ended; the agent has not confirmed it yet";
         Aborting(abort: Abort): Moving => "the update is given up ({abort:?}): {abort}";
         NodeLeaving: Held =>
-            "the Node is being deleted, or a taint of an autoscaler or of aws-node-termination-handler announces its removal";
+            "the Node is being deleted, or a taint of an autoscaler or of aws-node-termination-handler announces its removal",
+            "wait; if nobody removes the node, remove the taint that was left behind: `kubectl describe node {node}` shows it";
         NodeGone: NotKnown =>
             "the Node was deleted"
             | NodeReplaced => "the Node was recreated; it gets a new shadow";
@@ -213,7 +214,8 @@ Reason<'a>: Standing {
             | NotOfferedRunBy(version: &'a str, node: &'a str) =>
                 "the host is not offered {version}, which {node} runs: its wave has not come \
                  (settings.updates.ignore-waves), it is locked (settings.updates.version-lock), or the release was withdrawn",
-            "wait for its wave, at most a week after the release, or run `apiclient set updates.ignore-waves=true` on the host; \
+            "wait for its wave, at most a week after the release; or first see that the release was not stopped \
+             (github.com/bottlerocket-os/bottlerocket/releases), then run `apiclient set updates.ignore-waves=true` on the host; \
              `apiclient get settings.updates` shows a lock";
         RefreshFailed(why: &'a str): Held =>
             "the host cannot look for updates: \"{why}\"",
