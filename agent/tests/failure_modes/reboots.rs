@@ -108,7 +108,7 @@ async fn why_a_host_fell_back_survives_its_boot() {
         }
         let status = solo.until_at(1, State::ErrorReset).await;
         let told =
-            "the host fell back to 1.19.4 when it rebooted: the host would not boot 1.20.1 next";
+            "the host came back with 1.19.4 when it rebooted: the host would not boot 1.20.1 next";
         assert_eq!(
             (status.problem, status.message.as_deref()),
             (Some(Problem::NotNextToBoot), Some(told))

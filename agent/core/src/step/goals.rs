@@ -154,7 +154,7 @@ impl<'a> StepInput<'_, 'a> {
         if self.runs_wanted() {
             report.state(State::MonitoringUpdate);
         } else {
-            report.failure(&format!("the host fell back to {}", self.host.version));
+            report.failure(&format!("the host came back with {}", self.host.version));
         }
         NextAction::Wait
     }
@@ -175,7 +175,7 @@ impl<'a> StepInput<'_, 'a> {
 
     fn fell_back(&self) -> String {
         let fell_back = format!(
-            "the host fell back to {} when it rebooted",
+            "the host came back with {} when it rebooted",
             self.host.version
         );
         if self.was_not_next() {

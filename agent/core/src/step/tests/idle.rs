@@ -254,11 +254,11 @@ fn idle_reports_once_that_the_host_fell_back() {
     let fallen = host(OLD, NEXT_BOOT, Updates::Unknown);
     check! {
         "not yet said": fallen, given_up(1, BOOT, staged), fresh()
-            => "StatusBootId StepFailed \"the host fell back to 1.19.4 when it rebooted\" CrashCount FailureTimestamp \
+            => "StatusBootId StepFailed \"the host came back with 1.19.4 when it rebooted\" CrashCount FailureTimestamp \
                 Idle -StatusRebootClaimedBootId";
         "after more failures than can be counted": fallen,
             with(given_up(1, BOOT, staged), |_, status| status.crash_count = Some(COUNTER_MAX)), fresh()
-            => "StatusBootId StepFailed \"the host fell back to 1.19.4 when it rebooted\" FailureTimestamp \
+            => "StatusBootId StepFailed \"the host came back with 1.19.4 when it rebooted\" FailureTimestamp \
                 Idle -StatusRebootClaimedBootId";
         "said": fallen, given_up(1, BOOT, State::ErrorReset), fresh()
             => "StatusBootId Idle -StatusRebootClaimedBootId";

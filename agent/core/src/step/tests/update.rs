@@ -304,7 +304,7 @@ fn rebooting_needs_grant_and_claim_of_this_boot() {
         "by itself": host(NEW, NEXT_BOOT, Updates::Unknown), goal(None, None), fresh()
             => "CurrentVersion StatusBootId RebootedIntoUpdate";
         "fallen back": host(OLD, NEXT_BOOT, Updates::Unknown), goal(Some(BOOT), Some(BOOT)), fresh()
-            => "StatusBootId ErrorReset StepFailed \"the host fell back to 1.19.4 when it rebooted\" CrashCount FailureTimestamp";
+            => "StatusBootId ErrorReset StepFailed \"the host came back with 1.19.4 when it rebooted\" CrashCount FailureTimestamp";
         "old version in another boot, nothing claimed":
             host(OLD, NEXT_BOOT, Updates::Unknown), goal(Some(BOOT), None), fresh()
             => "StatusBootId";
@@ -327,7 +327,7 @@ fn monitoring_notices_a_late_fall_back_once() {
             => "MonitoringUpdate";
         "still well": host(NEW, BOOT, Updates::Unknown), goal(State::MonitoringUpdate), fresh() => "wait";
         "fallen back": host(OLD, NEXT_BOOT, Updates::Unknown), goal(State::MonitoringUpdate), fresh()
-            => "CurrentVersion StatusBootId ErrorReset StepFailed \"the host fell back to 1.19.4\" CrashCount FailureTimestamp";
+            => "CurrentVersion StatusBootId ErrorReset StepFailed \"the host came back with 1.19.4\" CrashCount FailureTimestamp";
         "and said": host(OLD, BOOT, Updates::Unknown), failed, fresh() => "wait";
     }
 }
