@@ -29,8 +29,10 @@ use tower::{BoxError, ServiceBuilder};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest wait for the head of an answer, retries included. A watch answers with its head at once.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest silence within a body: above the 290 s after which the API server ends a watch.
-const READ_TIMEOUT: Duration = Duration::from_secs(310);
+/// Longest silence within a body: above that of any watch.
+const READ_TIMEOUT: Duration = Duration::from_mins(12);
+/// A silent connection is probed after this time, and is lost after three probes without an answer.
+const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// Bytes that a connection reads at once, and the longest head of an answer: that of a TLS record.
 const READ_BUFFER: usize = 16 << 10;
@@ -130,14 +132,18 @@ impl ClusterConfig {
         Ok(self.build(false)?)
     }
 
-    /// Makes a client as kube does, but for two things that kube 5.0 has no options for. It goes without Nagle's algorithm:
+    /// Makes a client as kube does, but for three things that kube 5.0 has no options for. It goes without Nagle's algorithm:
     /// with it, each request on a new connection waits for the API server's delayed acknowledgement, 40 ms. And buffers of
-    /// connections do not grow: those of hundreds of watches would stay as large as the longest list that each has brought.
+    /// connections do not grow: those of hundreds of watches would stay as large as the longest list that each has brought. And
+    /// silent connections are probed.
     fn build(&self, retries: bool) -> Result<Client> {
         let config = &self.config;
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
+        tcp.set_keepalive(Some(KEEPALIVE));
+        tcp.set_keepalive_interval(Some(KEEPALIVE));
+        tcp.set_keepalive_retries(Some(3));
         let mut connector =
             TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp)?);
         connector.set_connect_timeout(config.connect_timeout);

@@ -7,7 +7,7 @@
 //!
 //! A watch that begins with all objects names no version, so the API server first makes sure that its cache is as new as etcd.
 //! kube's own (`streaming_lists`) names version 0, and gets what the cache has, however old that is. An API server that does not
-//! serve it, as those of Kubernetes 1.33 by default, or whose cache does not get there in time, is asked for a list and a watch.
+//! serve it, as those of Kubernetes 1.33 by default, or whose cache does not get there in time, is asked for lists from then on.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -42,8 +42,9 @@ const LARGE: usize = 64 << 10;
 const TIMEOUT: Duration = Duration::from_mins(1);
 /// The API server ends a watch after about this time.
 const WATCH: Duration = Duration::from_mins(50);
-/// A watch that brings nothing for so long has lost its connection: a bookmark comes each minute.
-const SILENCE: Duration = Duration::from_mins(5);
+/// A watch that brings nothing for so long is asked for anew. Even of a kind at rest, etcd tells API servers its progress every ten
+/// minutes by default, and a bookmark passes that on.
+const SILENCE: Duration = Duration::from_mins(11);
 /// A watch that ends sooner and has brought nothing has failed, whatever its end looks like.
 const SHORTEST: Duration = Duration::from_secs(5);
 
@@ -154,7 +155,6 @@ impl Beginnings {
                 self.need_lists.store(true, Ordering::Relaxed);
                 Ok(None)
             }
-            Err(Error::Api(status)) if status.code == 504 => Ok(None),
             changes => changes.map(Some),
         }
     }
@@ -186,7 +186,10 @@ where
                         version = mark.metadata.resource_version;
                     }
                     Some(WatchEvent::Bookmark(_)) => {}
-                    Some(WatchEvent::Error(status)) => Err(watcher::Error::WatchError(status))?,
+                    Some(WatchEvent::Error(status)) => {
+                        beginnings.need_lists.store(true, Ordering::Relaxed);
+                        Err(watcher::Error::WatchError(status))?;
+                    }
                     None => Err(watcher::Error::WatchFailed(invalid(ENDED_EARLY)))?,
                 }
             }

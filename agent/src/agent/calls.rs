@@ -29,8 +29,9 @@ impl HostSession {
         }
         let outcome = self.host.call(call).await;
         let begun = matches!(outcome, Ok(CommandAnswer::Begun));
-        let unheard = |error| !is_refresh && !matches!(error, &HostError::Unreachable { .. });
-        let may_have_begun = begun || outcome.as_ref().is_err_and(unheard);
+        let reached = |error| !matches!(error, &HostError::Unreachable { .. });
+        let unheard = outcome.as_ref().is_err_and(reached);
+        let may_have_begun = begun || (unheard && !is_refresh);
         if may_have_begun {
             *memory = after;
             self.pace.command_begun();
@@ -40,7 +41,7 @@ impl HostSession {
             self.reboots.on_request();
         }
         // While a reboot is under way, the host may refuse further requests: these wait just as long.
-        if begun || (is_reboot && self.reboots.may_come()) {
+        if begun || (unheard && is_refresh) || (is_reboot && self.reboots.may_come()) {
             let reboot = self.options.reboot_repeat_interval;
             self.pace.called(call, facts.generation, reboot);
         }
