@@ -561,9 +561,7 @@ fn blocked<'p>(
 }
 
 /// The pods of a node that a drain would evict.
-pub fn evicted<'p>(
-    pods: impl IntoIterator<Item = &'p PodItem>,
-) -> impl Iterator<Item = &'p PodItem> {
+fn evicted<'p>(pods: impl IntoIterator<Item = &'p PodItem>) -> impl Iterator<Item = &'p PodItem> {
     pods.into_iter()
         .filter(|item| drain_action(item) == DrainAction::Evicted)
 }

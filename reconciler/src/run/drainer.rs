@@ -391,8 +391,12 @@ impl Look {
         let blocked = blocked.unwrap_or_default();
         plan.is_blocked = !blocked.is_empty();
         // Pods that may take longer to end than the drain does.
-        let is_slow = |pod: &&PodItem| pod.ok().is_some_and(|it| it.grace > from.drain);
-        let slow = drain::evicted(pods()).filter(is_slow);
+        let (evicted, leaving) = (DrainAction::Evicted, DrainAction::Leaving);
+        let is_slow = |pod: &&PodItem| {
+            pod.ok().is_some_and(|it| it.grace > from.drain)
+                && [evicted, leaving].contains(&drain_action(pod))
+        };
+        let slow = pods().filter(is_slow);
         let slow = slow.map(|pod| pod.uid().to_owned());
         let first = same_drain.map_or_else(
             || blocked.into_iter().chain(slow).collect(),
