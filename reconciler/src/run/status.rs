@@ -1,5 +1,6 @@
 //! Messages to people: conditions and figures in statuses, Events, log lines. Statuses are written once they no longer change.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -48,7 +49,8 @@ struct ToldOfNode {
     /// The reason that was last logged.
     reason: Option<&'static str>,
     lines: Option<Quota>,
-    conditions: Debounced<Vec<Condition>>,
+    /// The reasons of its conditions: a sentence that changes alone does not begin the wait anew.
+    conditions: Debounced<Vec<Cow<'static, str>>>,
     /// Messages of refused evictions in this drain, as they were published.
     refusals: BTreeSet<String>,
 }
@@ -181,12 +183,13 @@ impl Reconciler {
         let word = reason.as_str();
         let wanted = [Some(progressing), overdue, available];
         let wanted: Vec<Condition> = wanted.into_iter().flatten().collect();
+        let reasons = wanted.iter().map(|told| told.reason.clone()).collect();
         let now = self.now();
         let told = self.leading.told.node(name);
         if status::shadow_has(shadow, pool, &wanted) {
             return told.conditions.forget();
         }
-        if let Some(due) = told.conditions.waits_until(wanted.clone(), now) {
+        if let Some(due) = told.conditions.waits_until(reasons, now) {
             return pass.wake.by(due);
         }
         // When there is room again, a request has been answered, and that makes a pass.
