@@ -23,7 +23,7 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Error, Resource};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use crate::waits::jittered;
 use arriving::Arriving;
@@ -52,7 +52,7 @@ const SHORTEST: Duration = Duration::from_secs(5);
 const ALL_BROUGHT: &str = "k8s.io/initial-events-end";
 
 const LATE: &str = "the answer did not arrive within a minute";
-const ENDED_EARLY: &str = "the watch ended before it had brought all objects";
+const ENDED_EARLY: &str = "the watch ended early";
 const NOT_OBJECTS: &str = "the answer contains something other than objects";
 
 /// The answer is none, for this reason.
@@ -173,51 +173,46 @@ where
     try_stream! {
         yield Event::Init;
         // Nobody closes it, so this is no error.
-        let turn = beginnings.turns.acquire().await;
+        let mut turn = beginnings.turns.acquire().await.ok();
         let end = Instant::now() + TIMEOUT;
-        let begun = beginnings.all_and_changes(&api, &params).await;
-        let (mut begun, mut version) = (begun.map_err(watcher::Error::WatchStartFailed)?, String::new());
-        if let Some(changes) = &mut begun {
-            while version.is_empty() {
-                match until(end, changes.next()).await.map_err(watcher::Error::WatchFailed)? {
-                    Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => yield Event::InitApply(object),
-                    Some(WatchEvent::Deleted(object)) => yield Event::Delete(object),
-                    Some(WatchEvent::Bookmark(mark)) if mark.metadata.annotations.contains_key(ALL_BROUGHT) => {
-                        version = mark.metadata.resource_version;
-                    }
-                    Some(WatchEvent::Bookmark(_)) => {}
-                    Some(WatchEvent::Error(status)) => {
-                        beginnings.need_lists.store(true, Ordering::Relaxed);
-                        Err(watcher::Error::WatchError(status))?;
-                    }
-                    None => Err(watcher::Error::WatchFailed(invalid(ENDED_EARLY)))?,
-                }
-            }
-        } else {
+        let opened = beginnings.all_and_changes(&api, &params).await;
+        let (mut opened, mut version) = (opened.map_err(watcher::Error::WatchStartFailed)?, String::new());
+        let mut all_brought = opened.is_none();
+        if all_brought {
             let mut listing = Listing::begin(&api, &params).await.map_err(watcher::Error::InitialListFailed)?;
             while let Some(object) = listing.next().await.map_err(watcher::Error::InitialListFailed)? {
                 yield Event::InitApply(object);
             }
             version = listing.version.unwrap_or_default();
+            drop(turn.take());
+            yield Event::InitDone;
         }
-        drop(turn);
-        yield Event::InitDone;
         loop {
-            let mut changes = match begun.take() {
+            let mut changes = match opened.take() {
                 Some(changes) => changes,
                 None => changes(&api, &params, Some(&version)).await.map_err(watcher::Error::WatchStartFailed)?,
             };
-            let (opened, mut has_brought) = (Instant::now(), false);
-            while let Some(change) = timeout(SILENCE, changes.next())
+            let (began, mut has_brought) = (Instant::now(), false);
+            let silence = |all_brought| if all_brought { Instant::now() + SILENCE } else { end };
+            while let Some(change) = timeout_at(silence(all_brought), changes.next())
                 .await
                 .unwrap_or(Ok(None))
                 .map_err(watcher::Error::WatchFailed)?
             {
                 let (next, event) = match change {
-                    WatchEvent::Added(object) | WatchEvent::Modified(object) => (version_of(&object), Some(Event::Apply(object))),
+                    WatchEvent::Added(object) | WatchEvent::Modified(object) if all_brought => (version_of(&object), Some(Event::Apply(object))),
+                    WatchEvent::Added(object) | WatchEvent::Modified(object) => (version_of(&object), Some(Event::InitApply(object))),
                     WatchEvent::Deleted(object) => (version_of(&object), Some(Event::Delete(object))),
+                    WatchEvent::Bookmark(mark) if !all_brought && mark.metadata.annotations.contains_key(ALL_BROUGHT) => {
+                        all_brought = true;
+                        drop(turn.take());
+                        (mark.metadata.resource_version, Some(Event::InitDone))
+                    }
                     WatchEvent::Bookmark(mark) => (mark.metadata.resource_version, None),
-                    WatchEvent::Error(status) => Err(watcher::Error::WatchError(status))?,
+                    WatchEvent::Error(status) => {
+                        beginnings.need_lists.fetch_or(!all_brought, Ordering::Relaxed);
+                        Err(watcher::Error::WatchError(status))?
+                    }
                 };
                 if next.is_empty() {
                     Err(watcher::Error::NoResourceVersion)?;
@@ -229,8 +224,8 @@ where
                 }
             }
             // Otherwise whatever ends it would be asked again and again, without a pause.
-            if !has_brought && opened.elapsed() < SHORTEST {
-                Err(watcher::Error::WatchFailed(invalid("the watch ended at once")))?;
+            if !all_brought || (!has_brought && began.elapsed() < SHORTEST) {
+                Err(watcher::Error::WatchFailed(invalid(ENDED_EARLY)))?;
             }
         }
     }
