@@ -174,9 +174,9 @@ impl<'a> Case<'_, 'a> {
             Some(Abort::NotLabelled)
         } else if node.paused {
             Some(Abort::NodePaused)
-        } else if view.led.denied().is_some() && self.is_before_grant() {
+        } else if view.led.denied().is_some() {
             Some(Abort::NodeChangesDenied)
-        } else if view.busy_control_plane.is_some() && self.is_before_grant() && !self.downloads() {
+        } else if view.busy_control_plane.is_some() && !self.downloads() {
             Some(Abort::PoolClosed)
         } else {
             None
@@ -188,22 +188,12 @@ impl<'a> Case<'_, 'a> {
         self.shadow.spec.state == State::StagedAndPerformedUpdate && !self.shadow.reached()
     }
 
-    /// Whether the reboot is still to be granted.
-    fn is_before_grant(self) -> bool {
-        let asks = match self.shadow.spec.state {
-            State::StagedAndPerformedUpdate => true,
-            State::RebootedIntoUpdate => self.shadow.spec.reboot_granted_boot_id.is_none(),
-            _ => false,
-        };
-        asks && self.boot() == Boot::Same
-    }
-
     /// Undoes our changes on a node whose shadow the API server lets nobody change, so that the update can be neither granted
     /// nor given up. Once its marker has said *drained*, a grant may be on its way, and nothing but the shadow's write stops it.
     fn back_without_shadow(self) -> Option<Decision<'a>> {
         let Self { node, view, .. } = self;
         let why = view.led.shadow_denied.as_deref();
-        let why = why.filter(|_| node.is_ready() && self.is_before_grant())?;
+        let why = why.filter(|_| node.is_ready())?;
         let ungranted = |marker: &Marker| marker.drained_at.is_none() && !marker.was_drained;
         node.marker()
             .filter(|marker| marker.holds_changes() && ungranted(marker))?;
