@@ -77,12 +77,19 @@ fn a_node_that_a_person_has_cordoned_goes_first() {
         (3, vec![1, 2]),
         (4, vec![1, 2, 0]),
     ] {
-        let fleet = FleetFacts {
-            default_pool: limited(limit),
-            threshold: MANY,
-            ..without_slots()
-        };
-        assert_eq!(allocate(&fleet, &nodes).taken, taken, "{limit}");
+        for (of_pool, of_fleet) in [(limit, 9), (9, limit)] {
+            let fleet = FleetFacts {
+                default_pool: limited(of_pool),
+                ceiling: of_fleet,
+                threshold: MANY,
+                ..without_slots()
+            };
+            assert_eq!(
+                allocate(&fleet, &nodes).taken,
+                taken,
+                "{of_pool} {of_fleet}"
+            );
+        }
     }
 }
 
