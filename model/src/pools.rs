@@ -1,9 +1,9 @@
 //! The pools: what is said of them, and which of them steers a node.
 
 use brupop_api::BottlerocketFleetStatus;
-use brupop_core::deadlines::Clock;
 use brupop_core::facts::{FirstPool, NodeView, Owner, PoolFacts};
 use brupop_core::leader::Ahead;
+use brupop_core::objects::Clock;
 use brupop_core::observe::await_first_pools;
 use brupop_core::rules::Rules;
 use brupop_core::window::{Starts, Until};

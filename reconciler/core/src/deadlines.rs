@@ -10,8 +10,7 @@ use jiff::{SignedDuration, Timestamp, Unit};
 use crate::cluster::NodeRecord;
 use crate::decide::{Abort, Reason};
 use crate::facts::{PoolFacts, TimeFacts};
-use crate::objects::Readiness;
-use crate::objects::{Ahead, read_time};
+use crate::objects::{Ahead, Clock, Readiness};
 use crate::rules::{Policy, Rules, StepDurations};
 
 /// A node that has not been Ready for this long since its host began its reboot may be lost, and somebody may replace it.
@@ -37,70 +36,6 @@ const LONGEST_BACK_OFF: SignedDuration = SignedDuration::from_hours(24);
 
 /// Multiple of the base that a node waits after a failed drain: pods and budgets change by the hour.
 const DRAIN_FACTOR: i32 = 30;
-
-/// The time of a pass, and when it has to look again.
-#[derive(Clone, Debug)]
-pub struct Clock<'k> {
-    pub now: Timestamp,
-    /// The earliest later time at which one of the answers changes.
-    pub next: Option<Timestamp>,
-    /// The times that earlier passes have seen ahead.
-    pub(crate) known: &'k Ahead,
-    /// Those of them that this clock was asked for, and new ones: what the next pass has to know.
-    pub ahead: Ahead,
-}
-
-impl<'k> Clock<'k> {
-    /// A clock that knows which times earlier passes have seen ahead.
-    pub fn new(now: Timestamp, known: &'k Ahead) -> Self {
-        Self {
-            now,
-            next: None,
-            known,
-            ahead: Ahead::default(),
-        }
-    }
-
-    /// Returns since when this time counts; see [`Ahead::since`].
-    pub(crate) fn since(&mut self, uid: &str, time: Timestamp) -> Timestamp {
-        let since = self.known.since(uid, time, self.now);
-        if since != time {
-            self.ahead.note(uid, time, since);
-        }
-        since
-    }
-
-    /// Returns since when the time in this text counts, if it can be read.
-    pub(crate) fn read(&mut self, uid: &str, text: Option<&str>) -> Option<Timestamp> {
-        Some(self.since(uid, read_time(text)?))
-    }
-
-    /// At this time an answer changes that is not this clock's.
-    pub(crate) fn wake_at(&mut self, at: Option<Timestamp>) {
-        self.next = [self.next, at].into_iter().flatten().min();
-    }
-
-    /// Whether so much time has passed since then. No, if there is no time, or it cannot be read.
-    fn passed(&mut self, since: Option<Timestamp>, wait: SignedDuration) -> bool {
-        since.is_some_and(|since| self.is_older(since, wait))
-    }
-
-    /// Whether so much time has passed since then. Yes, if there is no time, or it cannot be read.
-    pub(crate) fn passed_or_unknown(
-        &mut self,
-        since: Option<Timestamp>,
-        wait: SignedDuration,
-    ) -> bool {
-        since.is_none_or(|since| self.is_older(since, wait))
-    }
-
-    /// Whether so much time has passed since then.
-    pub(crate) fn is_older(&mut self, since: Timestamp, wait: SignedDuration) -> bool {
-        let at = since.saturating_add(wait).unwrap_or(Timestamp::MAX);
-        self.wake_at(Some(at).filter(|at| *at > self.now));
-        at <= self.now
-    }
-}
 
 /// The objects and settings from which the times of one node follow, and since when some of it is as it is. Marker, shadow and slot
 /// are there as far as they can be read.
@@ -518,6 +453,7 @@ fn until(since: Timestamp, wait: SignedDuration) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::objects::read_time;
     use crate::rules::Rules;
     use crate::tests::world::at;
 

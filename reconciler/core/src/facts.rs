@@ -9,8 +9,8 @@ use brupop_api::shadow::{LastFailure, ShadowFacts};
 use brupop_api::{Marker, State};
 
 use crate::cluster::LedNode;
-use crate::deadlines::Clock;
 use crate::drain::{Obstacle, TOO_MANY_PODS};
+use crate::objects::Clock;
 use crate::objects::NodeFacts;
 
 use crate::objects::Ahead;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use brupop_api::item::{self, Readable, Unreadable, lenient_time, null_as_default};
 use brupop_api::{BottlerocketFleet, BottlerocketFleetSpec, BottlerocketFleetStatus};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
@@ -165,6 +165,70 @@ impl Ahead {
     /// Notes that this time was first seen then.
     pub(crate) fn note(&mut self, uid: &str, time: Timestamp, seen: Timestamp) {
         self.0.entry(time).or_default().insert(uid.to_owned(), seen);
+    }
+}
+
+/// The time of a pass, and when it has to look again.
+#[derive(Clone, Debug)]
+pub struct Clock<'k> {
+    pub now: Timestamp,
+    /// The earliest later time at which one of the answers changes.
+    pub next: Option<Timestamp>,
+    /// The times that earlier passes have seen ahead.
+    pub(crate) known: &'k Ahead,
+    /// Those of them that this clock was asked for, and new ones: what the next pass has to know.
+    pub ahead: Ahead,
+}
+
+impl<'k> Clock<'k> {
+    /// A clock that knows which times earlier passes have seen ahead.
+    pub fn new(now: Timestamp, known: &'k Ahead) -> Self {
+        Self {
+            now,
+            next: None,
+            known,
+            ahead: Ahead::default(),
+        }
+    }
+
+    /// Returns since when this time counts; see [`Ahead::since`].
+    pub(crate) fn since(&mut self, uid: &str, time: Timestamp) -> Timestamp {
+        let since = self.known.since(uid, time, self.now);
+        if since != time {
+            self.ahead.note(uid, time, since);
+        }
+        since
+    }
+
+    /// Returns since when the time in this text counts, if it can be read.
+    pub(crate) fn read(&mut self, uid: &str, text: Option<&str>) -> Option<Timestamp> {
+        Some(self.since(uid, read_time(text)?))
+    }
+
+    /// At this time an answer changes that is not this clock's.
+    pub(crate) fn wake_at(&mut self, at: Option<Timestamp>) {
+        self.next = [self.next, at].into_iter().flatten().min();
+    }
+
+    /// Whether so much time has passed since then. No, if there is no time, or it cannot be read.
+    pub(crate) fn passed(&mut self, since: Option<Timestamp>, wait: SignedDuration) -> bool {
+        since.is_some_and(|since| self.is_older(since, wait))
+    }
+
+    /// Whether so much time has passed since then. Yes, if there is no time, or it cannot be read.
+    pub(crate) fn passed_or_unknown(
+        &mut self,
+        since: Option<Timestamp>,
+        wait: SignedDuration,
+    ) -> bool {
+        since.is_none_or(|since| self.is_older(since, wait))
+    }
+
+    /// Whether so much time has passed since then.
+    pub(crate) fn is_older(&mut self, since: Timestamp, wait: SignedDuration) -> bool {
+        let at = since.saturating_add(wait).unwrap_or(Timestamp::MAX);
+        self.wake_at(Some(at).filter(|at| *at > self.now));
+        at <= self.now
     }
 }
 

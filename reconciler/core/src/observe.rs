@@ -12,12 +12,12 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
 use crate::cluster::{Cluster, LedNode, NodeRecord};
-use crate::deadlines::Clock;
 use crate::facts::{
     FleetFacts, NO_ZONE, NodeView, Observed, Owner, PoolFacts, Pools, is_unavailable,
 };
 use crate::leader::{LeaderState, NOT_LOOKED_AT, PoolState};
 use crate::objects::Ahead;
+use crate::objects::Clock;
 use crate::objects::{AgentPod, NodeFacts, runs_bottlerocket};
 use crate::pool::FirstPool;
 use crate::rules::Policy;

@@ -12,7 +12,7 @@ use kube::core::{Selector, SelectorExt as _};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::deadlines::Clock;
+use crate::objects::Clock;
 use crate::rules::{GateState, Rules};
 use crate::window::{Span, Starts, Until};
 

@@ -16,7 +16,7 @@ use brupop_api::{Field, Object, State, Value, Write};
 
 use super::assess::{Decision, wait};
 use super::versions::{Survey, VersionRecords};
-use super::{Candidate, Reason, assess};
+use super::{Candidate, Freed, Reason, assess};
 use crate::drain::Obstacle;
 use crate::facts::{FleetFacts, NO_ZONE, NodeView, Owner, is_unavailable};
 use crate::objects::NodeFacts;
@@ -26,9 +26,6 @@ use crate::pool::Release;
 pub const MAX_SUCCESSORS: usize = 32;
 /// The zone of a node that has left its pool.
 const LEFT_POOL: &str = "of a node that has left the pool";
-
-/// A slot that is given back: its name, and the view (by index) of that name, if there is one.
-pub type Freed<'a> = (&'a str, &'a Slot, Option<usize>);
 
 /// Assesses each node.
 pub(super) fn assess_all<'v, 'a>(

@@ -160,6 +160,9 @@ pub fn opt_in<'a>(fleet: &FleetFacts<'_>, node: &'a NodeFacts) -> Option<Write<'
     })
 }
 
+/// A slot that is given back: its name, and the view (by index) of that name, if there is one.
+pub type Freed<'a> = (&'a str, &'a Slot, Option<usize>);
+
 /// A node in this pass.
 pub(crate) struct Candidate<'v, 'a> {
     pub(super) view: &'v NodeView<'a>,

@@ -29,9 +29,8 @@ use brupop_api::{Field, Problem, State, Value, names};
 use jiff::SignedDuration;
 use semver::Version;
 
-use super::allocate::Freed;
 use super::assess::has_begun_reboot;
-use super::{Abort, Candidate, Reason};
+use super::{Abort, Candidate, Freed, Reason};
 use crate::facts::{FleetFacts, NodeView, is_halted, record_of};
 use crate::objects::NodeFacts;
 use crate::objects::read_time;

@@ -25,11 +25,11 @@ pub(super) use super::{
     Decided, allocate, decide, failures_of, marker_of, next_state, records_of, sets, slot_of, write,
 };
 pub(super) use crate::cluster::LedNode;
-use crate::deadlines::Clock;
 pub(super) use crate::decide::{Abort, Reason, Step};
 pub(super) use crate::drain::{DrainPlan, Obstacle, PodKey, TOO_MANY_PODS};
 pub(super) use crate::facts::{FleetFacts, NodeView, Observed, Owner, PoolFacts, TimeFacts};
 pub(super) use crate::objects::Ahead;
+use crate::objects::Clock;
 pub(super) use crate::objects::{NodeFacts, Readiness};
 pub(super) use crate::tests::world::{NEW, OLD, rows};
 pub(super) use crate::window::{Starts, Until};

@@ -1,8 +1,8 @@
 //! For whom it counts that a pool is done with a version.
 
 use crate::cluster::Watched as _;
-use crate::deadlines::Clock;
 use crate::objects::Ahead;
+use crate::objects::Clock;
 use crate::observe::*;
 use crate::rules::USUAL;
 use crate::tests::world::{self, NOW, known, later as at, pool, read};
