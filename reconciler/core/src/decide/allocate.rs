@@ -90,23 +90,17 @@ pub(super) fn allocate<'a>(
         ..Decisions::default()
     };
     let mut room = Room::beside(fleet, nodes);
-    let left_over = decisions.take_running(nodes, &mut room);
+    decisions.take_running(nodes, &mut room);
     decisions.take_next(fleet, nodes, &mut versions, &mut room);
-    let rest = left_over.map(|at| (at, room.why(Place::of(nodes[at].view))));
-    decisions.queued.extend(rest);
     decisions.halted = versions.halted();
     decisions.write = decisions.write(fleet, nodes, versions);
     decisions
 }
 
 impl<'a> Decisions<'a> {
-    /// Gives slots to running updates that lost theirs with the ledger, and returns those that get none. Nodes that are down for other
+    /// Gives slots to running updates that lost theirs with the ledger, as long as there is room. Nodes that are down for other
     /// reasons use up the limit, but do not block a node that is already out of service.
-    fn take_running(
-        &mut self,
-        nodes: &[Candidate<'_, 'a>],
-        room: &mut Room<'a>,
-    ) -> impl Iterator<Item = usize> + use<> {
+    fn take_running(&mut self, nodes: &[Candidate<'_, 'a>], room: &mut Room<'a>) {
         let runs = |view: &NodeView<'_>| {
             view.node.is_some() && view.shadow.is_some_and(|shadow| shadow.is_in_update())
         };
@@ -114,15 +108,11 @@ impl<'a> Decisions<'a> {
             (0..nodes.len()).filter(|at| nodes[*at].view.slot.is_none() && runs(nodes[*at].view));
         let (away, in_service): (Vec<_>, Vec<_>) =
             without_slot.partition(|at| is_unavailable(nodes[*at].view));
-        let mut left_over = vec![];
-        let mut take = |at: usize, has_room: bool, taken: &mut Vec<usize>| {
-            if has_room { taken } else { &mut left_over }.push(at);
-            has_room
-        };
         for at in away {
             let place = Place::of(nodes[at].view);
-            if take(at, room.has_places(place.pool), &mut self.taken) {
+            if room.has_places(place.pool) {
                 room.take(place);
+                self.taken.push(at);
             }
         }
         for (at, node) in nodes.iter().enumerate() {
@@ -132,11 +122,11 @@ impl<'a> Decisions<'a> {
         }
         for at in in_service {
             let place = Place::of(nodes[at].view);
-            if take(at, room.has(place), &mut self.taken) {
+            if room.has(place) {
                 room.take(place);
+                self.taken.push(at);
             }
         }
-        left_over.into_iter()
     }
 
     /// Gives slots to nodes in turn, as long as there is room.
