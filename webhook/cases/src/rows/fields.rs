@@ -129,7 +129,7 @@ pub(super) fn limits() -> Vec<Row> {
         "a crash count below zero": Agent, known(), status(json!({"crash_count": -1}))
             => BySchema("should be greater than or equal to 0"), behind: Some(unreadable());
         "a problem that nobody knows": Agent, known(), status(json!({"problem": "Sulking"}))
-            => BySchema("Unsupported value"), behind: Some(unreadable());
+            => BySchema("Unsupported value"), alone: Some("agent-report");
         "a state that is not": Agent, staging_known(), status(json!({"current_state": "Done"}))
             => BySchema("Unsupported value"), behind: Some(unreadable());
         "a staged image that is no object": Agent, staging_known(), status(json!({"staged": "1.20.0"}))
