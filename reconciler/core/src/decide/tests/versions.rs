@@ -286,6 +286,15 @@ fn an_absent_host_counts_and_keeps_its_slot() {
 }
 
 #[test]
+fn the_ledger_says_when_an_update_was_last_over() {
+    for (view, says) in [(over(None), true), (away(), false)] {
+        let write = allocate(&fleet(), &[view]).write;
+        let mut sets = write.iter().flat_map(|write| &write.sets);
+        assert_eq!(sets.any(|(field, _)| *field == Field::LastFinished), says);
+    }
+}
+
+#[test]
 fn a_deleted_node_counts_if_lost_before() {
     let away = away().with(|view| view.time.missing = true);
     let soon = away.with(|view| view.time.missing = false);
