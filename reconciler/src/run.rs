@@ -253,9 +253,7 @@ impl Reconciler {
     pub(crate) fn now(&self) -> Duration {
         self.epoch.elapsed()
     }
-}
 
-impl Reconciler {
     /// One pass. Returns when to look again, if nothing changes until then.
     pub(crate) fn pass(&mut self) -> Option<Duration> {
         let wake = self.observe_then(|this, pass| {
@@ -312,7 +310,6 @@ impl Reconciler {
         let mut pass = Pass {
             cluster: &cluster,
             observed: &observed,
-            now: time,
             wake,
             gauges: Series::default(),
         };
@@ -374,7 +371,8 @@ impl Reconciler {
 
     /// Labels the nodes that are to be opted in, if `AUTO_LABEL` wants it.
     fn opt_in(&mut self, pass: &mut Pass<'_>) {
-        let (cluster, observed, time, now) = (pass.cluster, pass.observed, pass.now, self.now());
+        let (cluster, observed, now) = (pass.cluster, pass.observed, self.now());
+        let time = observed.clock.now;
         if !self.policy.auto_label {
             return;
         }
@@ -488,7 +486,6 @@ impl Reconciler {
 pub(crate) struct Pass<'p> {
     pub(crate) cluster: &'p Cluster,
     pub(crate) observed: &'p Observed<'p>,
-    pub(crate) now: Timestamp,
     pub(crate) wake: Wake,
     /// The metrics of the pass.
     pub(crate) gauges: Series,

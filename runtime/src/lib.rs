@@ -30,7 +30,7 @@ pub use heartbeat::Heartbeat;
 pub use listing::{Beginnings, Listing, list_and_watch};
 pub use own_thread::OwnThread;
 pub use shutdown::Shutdown;
-pub use watching::{only, patient, watch_one};
+pub use watching::{named, only, patient, watch_one};
 
 /// Locks this mutex, even if a thread panicked that held it.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

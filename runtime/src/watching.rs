@@ -56,7 +56,7 @@ pub fn watch_one<K>(
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let named = ListParams::default().fields(&format!("metadata.name={name}"));
+    let named = named(name);
     let beginnings = Arc::new(Beginnings::new(1));
     patient(move || {
         object_or_none(list_and_watch(
@@ -67,7 +67,7 @@ where
     })
 }
 
-/// What is known before all has come may be older than what is known already: a grant and a claim that were withdrawn, for example.
+/// Yields nothing before all objects have come: the first events may be old, such as a grant and a claim that were withdrawn.
 fn object_or_none<K>(
     events: impl Stream<Item = watcher::Result<Event<K>>>,
 ) -> impl Stream<Item = watcher::Result<Option<K>>> {
@@ -89,7 +89,16 @@ fn object_or_none<K>(
 
 /// Of all objects of a kind, the one of this name.
 pub fn only(name: &str) -> Config {
-    Config::default().fields(&format!("metadata.name={name}"))
+    Config::default().fields(&by_name(name))
+}
+
+/// A list of the object of this name.
+pub fn named(name: &str) -> ListParams {
+    ListParams::default().fields(&by_name(name))
+}
+
+fn by_name(name: &str) -> String {
+    format!("metadata.name={name}")
 }
 
 #[cfg(test)]
@@ -145,7 +154,7 @@ mod tests {
         assert_eq!(events, [true, false, true, false]);
     }
 
-    /// What comes before all is brought may be a grant and a claim that were withdrawn.
+    /// The first events may be a grant and a claim that were withdrawn.
     #[tokio::test]
     async fn nothing_is_told_before_it_is_known_to_be_new() {
         use Event::{Apply, Delete, Init, InitApply, InitDone};

@@ -183,10 +183,10 @@ impl DrainPlan {
         }
     }
 
-    /// One of the pods that are left.
-    pub fn any_left(&self) -> Option<&PodKey> {
+    /// The pods that are evicted, held or terminating.
+    pub fn remaining(&self) -> impl Iterator<Item = &PodKey> {
         let leaving = self.leaving.iter().map(|(_, pod)| pod);
-        leaving.chain(&self.evict).chain(&self.held).next()
+        leaving.chain(&self.evict).chain(&self.held)
     }
 
     /// Returns how many of the pods cannot be read.
@@ -233,9 +233,7 @@ impl DrainPlan {
 
     /// As long as one of these pods (UIDs) is left, others are not evicted.
     pub fn put_first(&mut self, first: &BTreeSet<String>) {
-        let leaving = self.leaving.iter().map(|(_, pod)| pod);
-        let mut left = self.evict.iter().chain(&self.held).chain(leaving);
-        if left.any(|pod| first.contains(&pod.uid)) {
+        if self.remaining().any(|pod| first.contains(&pod.uid)) {
             self.hold(|uid| !first.contains(uid));
         }
     }
@@ -426,6 +424,18 @@ pub fn blocked_pods<'p, P: Iterator<Item = &'p PodItem>>(
         .filter(|pod| !is_operator_pod(pod))
         .filter(is_blocked);
     blocked.map(|item| item.uid().to_owned()).collect()
+}
+
+/// The pods (UIDs) of a node whose grace period is longer than its drain, in seconds.
+pub fn slow_pods<'p>(pods: impl Iterator<Item = &'p PodItem>, drain: i64) -> BTreeSet<String> {
+    let ends = |pod: &PodItem| {
+        let action = drain_action(pod);
+        matches!(action, DrainAction::Evicted | DrainAction::Leaving)
+    };
+    let is_slow = |pod: &&PodItem| pod.ok().is_some_and(|it| it.grace > drain) && ends(pod);
+    pods.filter(is_slow)
+        .map(|pod| pod.uid().to_owned())
+        .collect()
 }
 
 /// The namespaces of pods of one node: how many pods it has there, and their budgets.

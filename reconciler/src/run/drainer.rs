@@ -22,11 +22,11 @@ use brupop_core::objects::{Budget, PodItem, is_operator_pod};
 use brupop_core::rules::Policy;
 use brupop_core::rules::Rules;
 use brupop_core::workloads::{self, Evicted, Scale, Scales, Workload};
-use brupop_runtime::Listing;
 use brupop_runtime::errors::describe;
+use brupop_runtime::{Listing, named};
 use futures::future::join_all;
 use jiff::Timestamp;
-use kube::api::{Api, ListParams};
+use kube::api::Api;
 use kube::{Client, Error};
 
 use crate::run::Reconciler;
@@ -121,14 +121,12 @@ impl Drainer {
         for (name, record) in &mut cluster.records {
             let drain = self.looks.get(name).map(|look| {
                 wake.by(look.until);
-                let held_up_by = || self.evictions.held_up_by(&look.plan, time);
-                let any_left = || look.plan.any_left().filter(|_| look.from.time.is_over);
+                let (plan, is_over) = (&look.plan, look.from.time.is_over);
                 let left = |pod: &PodKey| format!("{}/{} is left", pod.namespace, pod.name);
-                let why = || held_up_by().or_else(|| any_left().map(left));
-                (
-                    Arc::clone(&look.plan),
-                    look.from.begun().and_then(|_| why()),
-                )
+                let any_left = || plan.remaining().next().filter(|_| is_over).map(left);
+                let held_up_by = || self.evictions.held_up_by(plan, time).or_else(any_left);
+                let begun = look.from.begun();
+                (Arc::clone(plan), begun.and_then(|_| held_up_by()))
             });
             record.record_drain(drain, time);
             record.led.scales = self.workloads.scales(name).cloned();
@@ -390,16 +388,8 @@ impl Look {
             .map(|_| drain::blocked_pods(pods, budgets, ours));
         let blocked = blocked.unwrap_or_default();
         plan.is_blocked = !blocked.is_empty();
-        // Pods that may take longer to end than the drain does.
-        let (evicted, leaving) = (DrainAction::Evicted, DrainAction::Leaving);
-        let is_slow = |pod: &&PodItem| {
-            pod.ok().is_some_and(|it| it.grace > from.drain)
-                && [evicted, leaving].contains(&drain_action(pod))
-        };
-        let slow = pods().filter(is_slow);
-        let slow = slow.map(|pod| pod.uid().to_owned());
         let first = same_drain.map_or_else(
-            || blocked.into_iter().chain(slow).collect(),
+            || &blocked | &drain::slow_pods(pods(), from.drain),
             |before| before.first.clone(),
         );
         if !from.force && !from.time.first_over {
@@ -556,7 +546,7 @@ async fn find(client: &Client, workload: &Workload) -> kube::Result<Option<Scale
     let (namespace, resource) = (&workload.namespace, &workload.resource);
     let api = Api::<Item<Scale>>::namespaced_with(client.clone(), namespace, resource);
     // A list of one takes its turn with other large answers.
-    let named = ListParams::default().fields(&format!("metadata.name={}", workload.name));
+    let named = named(&workload.name);
     let found = async { Listing::begin(&api, &named).await?.next().await };
     match found.await {
         Ok(object) => Ok(Scale::of(object.as_ref())),

@@ -15,12 +15,12 @@ use brupop_core::drain::{DrainPlan, PodKey};
 use brupop_core::facts::{FleetFacts, NodeView};
 use brupop_core::objects::{NodeFacts, PodItem, is_operator_pod};
 use brupop_core::status::{self, Ended, EventText};
-use brupop_runtime::Listing;
 use brupop_runtime::errors::{describe, status_message};
+use brupop_runtime::{Listing, named};
 use jiff::Timestamp;
 use json_patch::Patch as JsonPatch;
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{Request as HttpRequest, Status};
 use kube::{Client, Error, Resource as _};
 use serde::Deserialize;
@@ -434,10 +434,7 @@ impl ApiServer {
             _ => request.patch_subresource("status", name, params, patch),
         };
         let request = match body {
-            Body::Read => {
-                let named = ListParams::default().fields(&format!("metadata.name={name}"));
-                request.list(&named)
-            }
+            Body::Read => request.list(&named(name)),
             Body::Patch(json) | Body::Grant(_, json) => {
                 patched(&PatchParams::default(), &Patch::Json(json.clone()))
             }

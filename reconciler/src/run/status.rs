@@ -49,7 +49,7 @@ struct ToldOfNode {
     /// The reason that was last logged.
     reason: Option<&'static str>,
     lines: Option<Quota>,
-    /// The reasons of its conditions: a sentence that changes alone does not begin the wait anew.
+    /// The reasons of its conditions. A change of a message does not restart the wait.
     conditions: Debounced<Vec<Cow<'static, str>>>,
     /// Messages of refused evictions in this drain, as they were published.
     refusals: BTreeSet<String>,
@@ -100,7 +100,7 @@ impl Reconciler {
         let (cluster, observed, gauges) = (pass.cluster, pass.observed, &mut pass.gauges);
         let reasons = nodes.iter().map(|decision| &decision.reason);
         let nodes = observed.views.iter().zip(reasons);
-        gauges.count_nodes(cluster, &observed.fleet, nodes, pass.now);
+        gauges.count_nodes(cluster, &observed.fleet, nodes, observed.clock.now);
         gauges.tell_halts(halts);
         let enforced = self.leading.admission.holds().is_ok();
         let other = matches!(self.leading.alone.known(), Some(Err(_)));
@@ -108,7 +108,7 @@ impl Reconciler {
         gauges.set("brupop_other_operator", &[], other);
         gauges.set("brupop_slots_limit", &[], observed.fleet.total_limit());
         gauges.set("brupop_nodes_not_opted_in", &[], observed.not_opted_in);
-        let at = pass.now.as_second();
+        let at = observed.clock.now.as_second();
         gauges.set("brupop_last_pass_timestamp_seconds", &[], at);
         let records = cluster.records.values();
         let drains = records.filter_map(|it| it.led.plan.as_ref());
@@ -194,7 +194,12 @@ impl Reconciler {
         }
         // When there is room again, a request has been answered, and that makes a pass.
         if self.has_room_for_conditions() {
-            let status = status::shadow_patch(shadow, pool, &wanted, &text(pass.now, Unit::Second));
+            let status = status::shadow_patch(
+                shadow,
+                pool,
+                &wanted,
+                &text(pass.observed.clock.now, Unit::Second),
+            );
             let context = Context {
                 node: name.to_owned(),
                 reason: word,
@@ -263,7 +268,7 @@ impl Reconciler {
         view: &NodeView<'_>,
         reason: &Reason<'_>,
     ) -> Option<String> {
-        let (now, fleet) = (pass.now, &pass.observed.fleet);
+        let (now, fleet) = (pass.observed.clock.now, &pass.observed.fleet);
         let (name, ahead) = (view.shadow_name, fleet.ahead);
         let record = pass.cluster.records.get(name)?;
         let (led, shadow) = (&record.led, record.shadow());
@@ -366,7 +371,8 @@ impl Reconciler {
             } else if let Some(due) = debounced.waits_until(wanted.clone(), now) {
                 pass.wake.by(due);
             } else {
-                let status = status::pool_patch(pool, &wanted, &text(pass.now, Unit::Second));
+                let status =
+                    status::pool_patch(pool, &wanted, &text(pass.observed.clock.now, Unit::Second));
                 let object = Object::PoolStatus(name.clone());
                 self.apply(pass, object, status, Context::default());
             }
