@@ -46,7 +46,7 @@ pub struct Agent {
     host: HostSession,
     reporter: Reporter,
     memory: StepMemory,
-    /// UID of the shadow whose attempts the memory is about: a shadow that was deleted begins anew at attempt 1.
+    /// UID of the shadow to which the memory belongs. A new shadow counts its attempts from 1 again.
     shadow_uid: String,
 }
 

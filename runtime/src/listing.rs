@@ -42,8 +42,8 @@ const LARGE: usize = 64 << 10;
 const TIMEOUT: Duration = Duration::from_mins(1);
 /// The API server ends a watch after about this time.
 const WATCH: Duration = Duration::from_mins(50);
-/// A watch that brings nothing for so long is asked for anew. Even of a kind at rest, etcd tells API servers its progress every ten
-/// minutes by default, and a bookmark passes that on.
+/// Longest silence of a watch; then it is requested again. Even if no object changes, etcd reports its progress to API servers every
+/// ten minutes by default, and they send a bookmark.
 const SILENCE: Duration = Duration::from_mins(11);
 /// A watch that ends sooner and has brought nothing has failed, whatever its end looks like.
 const SHORTEST: Duration = Duration::from_secs(5);
@@ -123,14 +123,14 @@ async fn until<T>(end: Instant, answer: impl Future<Output = kube::Result<T>>) -
         .unwrap_or_else(|_| Err(invalid(LATE)))
 }
 
-/// Says how watches begin: so many at once, and with a list if the API server has refused to bring the objects itself.
+/// Limits how many watches begin at once, and remembers whether the API server refused to send the objects with a watch.
 pub struct Beginnings {
     turns: Semaphore,
     need_lists: AtomicBool,
 }
 
 impl Beginnings {
-    /// So many watches begin at once; the others wait.
+    /// At most `at_once` watches begin at the same time; others wait.
     pub fn new(at_once: usize) -> Self {
         Self {
             turns: Semaphore::new(at_once),

@@ -69,7 +69,7 @@ impl Heard {
         (self.asked, self.under_way) = (Some(now), true);
     }
 
-    /// Takes in the state that the answer to the last query shows. So many good ones in a row open the gate.
+    /// Takes in the state that the answer to the last query shows. The gate opens after `opens` good answers in a row.
     fn answered(&mut self, answer: GateState, opens: u8, now: Duration, holds_for: Duration) {
         let at = self.asked.unwrap_or(now);
         let is_good = answer == GateState::Open;
@@ -96,7 +96,7 @@ pub struct Gates {
     /// The time since which anybody could be asked.
     since: Duration,
     known: BTreeMap<PrometheusGate, Heard>,
-    /// So many good answers in a row open a gate: one in a plan, because what the leader was told before is stored nowhere.
+    /// Number of good answers in a row that open a gate. A plan needs one, because the leader's earlier answers are stored nowhere.
     pub opens: u8,
 }
 

@@ -27,7 +27,6 @@ pub const MAX_SUCCESSORS: usize = 32;
 /// The zone of a node that has left its pool.
 const LEFT_POOL: &str = "of a node that has left the pool";
 
-/// Assesses each node.
 pub(super) fn assess_all<'v, 'a>(
     fleet: &FleetFacts<'a>,
     views: &'v [NodeView<'a>],
