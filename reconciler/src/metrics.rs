@@ -133,8 +133,7 @@ impl Metrics {
         *locked(&self.last_pass) = gauges;
     }
 
-    /// All metrics as text. Every replica counts hosts, because each watches all of them. Only the leader shows what
-    /// was decided.
+    /// All metrics as text. Only the leader knows a cluster, and decides.
     pub fn render(&self, cluster: Option<&Cluster>, watch_failures: u64) -> String {
         let mut registry = Registry::default();
         let (mut gauges, pass) = (Series::default(), locked(&self.last_pass));

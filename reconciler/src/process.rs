@@ -88,6 +88,8 @@ pub async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>>
         () = heartbeat.during(watches.wait_until_synced()) => {}
         () = shutdown.requested() => return Ok(()),
     }
+    // Until it leads, it needs to know nothing: that it may watch was seen.
+    watches.rest();
     health.ready();
 
     let election = Election {

@@ -45,7 +45,7 @@ use status::Told;
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
 /// Changes that come within this time are decided on in one pass.
-const TOGETHER: Duration = Duration::from_millis(20);
+const TOGETHER: Duration = Duration::from_millis(50);
 
 /// Longest wait for evictions and Events that are under way when the process ends.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -224,8 +224,6 @@ impl Reconciler {
         };
         if !std::mem::replace(&mut self.elected_before, true) {
             self.forget();
-            // The term protects against decisions of earlier leaders, not against decisions on what this one knew
-            // before it led.
             self.watches.refresh();
         }
         if !self.watches.is_fresh() {
@@ -247,7 +245,7 @@ impl Reconciler {
     /// Forgets what was known and under way as long as this process led.
     fn forget(&mut self) {
         self.leading = Leading::new(&self.settings, self.now());
-        self.watches.forget_led();
+        self.watches.rest();
     }
 
     pub(crate) fn now(&self) -> Duration {

@@ -107,7 +107,10 @@ impl Watches {
         K: Send + 'static,
         S: Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
     {
-        let (wanted, asked) = watch::channel(1);
+        let (wanted, asked) = watch::channel(Wanted {
+            list: 1,
+            rests: false,
+        });
         let (list_done, listed) = watch::channel(0);
         let follower = Follower {
             what,
@@ -127,17 +130,22 @@ impl Watches {
         }
     }
 
-    /// Lists everything again. A silent watch may be silent because nothing happens, or because its connection is dead;
-    /// in the second case it may be minutes behind before that is noticed.
+    /// Lists everything again, and watches it from then on.
     pub fn refresh(&self) {
         self.all.iter().for_each(Watch::refresh);
+    }
+
+    /// Watches nothing until the next [`refresh`](Self::refresh), and forgets everything.
+    pub fn rest(&self) {
+        self.all.iter().for_each(|watch| watch.want(true));
+        *locked(&self.cluster) = Cluster::default();
     }
 
     pub fn refresh_pools(&self) {
         self.all.last().iter().for_each(|pools| pools.refresh());
     }
 
-    /// Returns the kinds of object that have not been listed once.
+    /// Returns the kinds of object that have not been listed once, or are not watched.
     pub fn unsynced(&self) -> Vec<&'static str> {
         let unsynced = self.all.iter().filter(|watch| !watch.synced());
         unsynced.map(|watch| watch.what).collect()
@@ -154,11 +162,6 @@ impl Watches {
             // An error would mean that the task of a watch has ended; it ends only with this process.
             let _ = watch.listed.clone().wait_for(|times| *times > 0).await;
         }
-    }
-
-    /// Forgets what was known of nodes by the leadership that has ended.
-    pub fn forget_led(&self) {
-        locked(&self.cluster).forget_led();
     }
 
     /// Takes in an object as the answer to a request has it; `None` if it is gone. The request was decided on version `seen`.
@@ -211,24 +214,36 @@ fn put<K: Watched + DeserializeOwned>(
 /// The task that follows a watch; dropping this ends it.
 pub(crate) struct Watch {
     what: &'static str,
-    /// Number of lists that were asked for: one at the start, and one more for each refresh.
-    wanted: watch::Sender<u64>,
+    wanted: watch::Sender<Wanted>,
     /// The number of the last list that is complete; 0 before the first.
     listed: watch::Receiver<u64>,
     _task: JoinSet<()>,
 }
 
+/// The state that a watch should have. At the start it lists its objects.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    /// The number of the list that it should have; later lists have higher ones.
+    list: u64,
+    rests: bool,
+}
+
 impl Watch {
     pub(crate) fn refresh(&self) {
-        self.wanted.send_modify(|times| *times += 1);
+        self.want(false);
+    }
+
+    fn want(&self, rests: bool) {
+        let list = self.wanted.borrow().list + 1;
+        self.wanted.send_replace(Wanted { list, rests });
     }
 
     pub(crate) fn synced(&self) -> bool {
-        *self.listed.borrow() > 0
+        *self.listed.borrow() > 0 && !self.wanted.borrow().rests
     }
 
     pub(crate) fn is_fresh(&self) -> bool {
-        *self.listed.borrow() == *self.wanted.borrow()
+        *self.listed.borrow() == self.wanted.borrow().list
     }
 }
 
@@ -243,13 +258,12 @@ struct Follower<F> {
 }
 
 impl<F> Follower<F> {
-    async fn follow<K, S>(mut self, begin: impl Fn() -> S, mut asked: watch::Receiver<u64>)
+    async fn follow<K, S>(mut self, begin: impl Fn() -> S, mut asked: watch::Receiver<Wanted>)
     where
         F: FnMut(Event<K>) -> bool,
         S: Stream<Item = watcher::Result<Event<K>>>,
     {
-        loop {
-            let times = *asked.borrow_and_update();
+        while let Ok(wanted) = asked.wait_for(|wanted| !wanted.rests).await.map(|it| *it) {
             let mut events = std::pin::pin!(patient(&begin));
             loop {
                 let event = tokio::select! {
@@ -260,7 +274,7 @@ impl<F> Follower<F> {
                     event = events.next() => event,
                 };
                 match event {
-                    Some(Ok(event)) => self.on_event(event, times),
+                    Some(Ok(event)) => self.on_event(event, wanted.list),
                     Some(Err(error)) => self.on_error(&error),
                     None => return,
                 }
@@ -268,7 +282,7 @@ impl<F> Follower<F> {
         }
     }
 
-    fn on_event<K>(&mut self, event: Event<K>, times: u64)
+    fn on_event<K>(&mut self, event: Event<K>, list: u64)
     where
         F: FnMut(Event<K>) -> bool,
     {
@@ -280,7 +294,7 @@ impl<F> Follower<F> {
         let is_done = matches!(event, Event::InitDone);
         let matters = (self.keep)(event);
         if is_done {
-            self.list_done.send_replace(times);
+            self.list_done.send_replace(list);
         }
         if matters {
             self.changed.notify_one();

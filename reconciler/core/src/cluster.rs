@@ -179,13 +179,6 @@ impl Cluster {
         self.records.get(name)?.led.plan.as_deref()
     }
 
-    /// Forgets what was known of nodes by the leadership that has ended.
-    pub fn forget_led(&mut self) {
-        for record in self.records.values_mut() {
-            record.led = LedNode::default();
-        }
-    }
-
     /// The Nodes, by the name that their shadow has or would have.
     pub fn nodes(&self) -> impl Iterator<Item = (&str, &Arc<NodeFacts>)> {
         self.records

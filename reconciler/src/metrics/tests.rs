@@ -142,19 +142,16 @@ fn failures_are_counted_by_node_and_by_version() {
 }
 
 #[test]
-fn without_the_lead_only_hosts_are_counted() {
+fn without_the_lead_nothing_is_counted() {
     let metrics = Metrics::default();
     metrics.passed(Some(Series::default()));
     metrics.passed(None);
-    let text = told(&metrics, &cluster([("Idle", "1.0.0".to_owned())]), 0);
+    let text = metrics.render(None, 0);
     assert!(
-        text.contains("brupop_leader 0\n") && !text.contains("brupop_nodes_reason"),
+        text.contains("brupop_leader 0\n") && !text.contains("brupop_hosts"),
         "{text}"
     );
-    assert!(
-        text.contains("brupop_hosts_version{bottlerocket_version=\"1.0.0\"} 1\n"),
-        "{text}"
-    );
+    assert!(!text.contains("brupop_nodes_reason"), "{text}");
 }
 
 #[test]

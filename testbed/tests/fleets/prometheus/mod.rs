@@ -220,10 +220,9 @@ async fn of_objects(fleet: &Fleet) -> Result<Figures> {
     ]))
 }
 
-/// Returns what Prometheus says; an error if replicas differ in what all of them tell.
 async fn of_prometheus(prometheus: &Prometheus) -> Result<Figures> {
     let mut figures = Figures::new();
-    for (figure, metric, label) in [
+    for (figure, expression, label) in [
         ("states", "brupop_hosts_state", "state"),
         ("versions", "brupop_hosts_version", "bottlerocket_version"),
         ("failed", "brupop_nodes_failed", "reason"),
@@ -233,25 +232,6 @@ async fn of_prometheus(prometheus: &Prometheus) -> Result<Figures> {
             "bottlerocket_version",
         ),
         ("slots", "brupop_slots_in_use", ""),
-    ] {
-        let each = prometheus.query(metric, &["pod", label]).await?;
-        let mut replicas: BTreeMap<String, Vector> = BTreeMap::new();
-        for (key, value) in each {
-            let (pod, name) = key.split_once('/').context("two labels")?;
-            replicas
-                .entry(pod.to_owned())
-                .or_default()
-                .insert(name.to_owned(), value);
-        }
-        let mut replicas = replicas.into_values();
-        let first = replicas.next().unwrap_or_default();
-        ensure!(
-            replicas.all(|other| other == first),
-            "the replicas differ in {metric}"
-        );
-        figures.insert(figure, first);
-    }
-    for (figure, expression, label) in [
         ("reasons", "brupop_nodes_reason > 0", "reason"),
         ("limit", "brupop_slots_limit", ""),
         ("halted", "brupop_halted_versions", ""),

@@ -121,20 +121,19 @@ async fn kubectl(fleet: &Fleet, command: &str) -> Result<()> {
 /// The scraped metrics match the objects.
 async fn metrics_agree(fleet: &Fleet, nodes: usize) -> Result<()> {
     let scraper = Scraper::start(&fleet.control_plane, Some(READER)).await?;
-    let leads = |text: &&String| {
+    let leads = |text: &String| {
         text.lines()
             .any(|line| line.starts_with("brupop_leader") && line.ends_with(" 1"))
     };
-    let texts = await_until("one reconciler leads", async || {
-        let texts = scraped(fleet, &scraper, "reconciler").await.ok()?;
-        (texts.iter().filter(leads).count() == 1).then_some(texts)
+    let text = await_until("one reconciler leads", async || {
+        let mut texts = scraped(fleet, &scraper, "reconciler").await.ok()?;
+        texts.retain(leads);
+        texts.pop().filter(|_| texts.is_empty())
     })
     .await?;
-    for text in texts {
-        let versions = format!(r#"brupop_hosts_version{{bottlerocket_version="{NEW}"}} {nodes}"#);
-        let states = format!(r#"brupop_hosts_state{{state="Idle"}} {nodes}"#);
-        ensure!(text.contains(&versions) && text.contains(&states), "{text}");
-    }
+    let versions = format!(r#"brupop_hosts_version{{bottlerocket_version="{NEW}"}} {nodes}"#);
+    let states = format!(r#"brupop_hosts_state{{state="Idle"}} {nodes}"#);
+    ensure!(text.contains(&versions) && text.contains(&states), "{text}");
     let mut reviewed = false;
     for text in scraped(fleet, &scraper, "webhook").await? {
         ensure!(text.contains("brupop_webhook_certificate_expiry"), "{text}");
