@@ -197,6 +197,11 @@ fn a_pool_is_done_once_one_of_its_nodes_runs_the_version_in_service() {
             "{what}"
         );
     }
+    let write = allocate(&fleet, &[a]).write.unwrap();
+    let Some(Value::Versions(noted)) = sets(&write, Field::Versions) else {
+        panic!("{write:?}")
+    };
+    assert_eq!(noted[0].reported_at.as_deref(), Some(fleet.now));
 }
 
 /// A stolen agent may name one version after the other, each of which gets a record.
@@ -207,7 +212,12 @@ fn a_pool_stays_done_whatever_versions_a_host_makes_up() {
         version: format!("0.0.{nth}"),
         ..known_for(AWS, false)
     });
-    let versions: Vec<_> = [known_for(AWS, false)].into_iter().chain(made_up).collect();
+    let another = VersionRecord {
+        version: "9.0.0".to_owned(),
+        ..known_for(AWS, false)
+    };
+    let known = [another, known_for(AWS, false)].into_iter();
+    let versions: Vec<_> = known.chain(made_up).collect();
     let fleet = FleetFacts {
         versions: &versions,
         pools: &pools,
@@ -218,15 +228,26 @@ fn a_pool_stays_done_whatever_versions_a_host_makes_up() {
     let Some(Value::DonePools(done)) = sets(&write.unwrap(), Field::DonePools) else {
         panic!("it is done")
     };
+    let of_version = |nth| DonePool {
+        version: format!("0.0.{nth}"),
+        ..done[0].clone()
+    };
+    let others = (1..DONE_VERSIONS_MAX).map(of_version);
+    let full: Vec<_> = done.iter().cloned().chain(others).collect();
     let fleet = FleetFacts {
-        done_pools: &done,
+        done_pools: &full,
         ..fleet
     };
     let mut later = updated("brs-a", 0, AWS);
     runs(&mut later, "9.0.0");
     wants(&mut later, "9.0.0");
-    let write = allocate(&fleet, &[later]).write;
-    assert!(canaries_are_done(write.as_ref()), "nobody runs it any more");
+    let write = allocate(&fleet, &[later]).write.unwrap();
+    let Some(Value::DonePools(done)) = sets(&write, Field::DonePools) else {
+        panic!("{write:?}")
+    };
+    assert_eq!(done[0].version, "9.0.0");
+    let most = DONE_VERSIONS_MAX - 1;
+    assert_eq!(done[1..], full[..most], "nobody runs them any more");
 }
 
 #[test]
@@ -281,6 +302,7 @@ fn a_halt_of_one_variant_holds_no_other_behind_a_pool() {
         "and pools of others go on", of_aws, Some(NVIDIA), true, true => &before;
         "one that joins, and wants it, changes nothing", mixed, None, true, false => &before;
         "nor does it if none runs it", &mixed[1..], None, true, false => &before;
+        "nor if it is halted for others", &[placed("brs-a", 0, AWS)], Some(NVIDIA), true, false => &before;
         "once that of their own is resumed, they begin again", of_aws, Some(AWS), true, true => &now;
     } {
         assert_eq!(since(views, halt, was_done, resumes), *expected, "{what}");

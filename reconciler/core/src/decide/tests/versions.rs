@@ -276,7 +276,8 @@ fn an_absent_host_counts_and_keeps_its_slot() {
     );
     let late = record(&fleet(), Some(missing), &[over(None).rebooted(NEW)]).unwrap();
     assert_eq!((late.succeeded, names(&late)), (1, vec![]));
-    assert!(late.halted_at.is_some(), "only a person resumes it");
+    let says = "it failed on nodes that have reached it since";
+    assert_eq!(why(&late).unwrap(), says, "only a person resumes it");
     let down = over(None).rebooted(NEW).not_ready();
     assert_eq!(
         record(&fleet(), None, &[down]),
@@ -383,32 +384,23 @@ fn a_deleted_node_counts_if_lost_before() {
 
 #[test]
 fn not_ready_counts_before_the_slot_returns() {
-    let failures = failures("NotReady");
-    let view = updating(Idle, Idle)
-        .marked_by(&DRAINED)
-        .not_ready()
-        .with_shadow(|shadow| shadow.spec.last_failure = Some(failures.clone()));
+    let [failures, blocked] = ["NotReady", "DrainTimedOut"].map(failures);
+    let failed = |failures: &LastFailure| {
+        updating(Idle, Idle)
+            .marked_by(&DRAINED)
+            .not_ready()
+            .with_shadow(|shadow| shadow.spec.last_failure = Some(failures.clone()))
+    };
+    let view = failed(&failures);
     let noted = record(&fleet(), None, &[view]).unwrap();
     assert_eq!(why(&noted).unwrap(), "it failed on n (NotReady)");
-    let slots = BTreeMap::from([(
-        SHADOW.to_owned(),
-        Slot {
-            counted: true,
-            ..SLOT[SHADOW].clone()
-        },
-    )]);
-    assert_eq!(
-        record(
-            &FleetFacts {
-                slots: &slots,
-                ..fleet()
-            },
-            Some(noted),
-            &[view]
-        ),
-        None,
-        "once"
-    );
+    let slots = holding(|slot| slot.counted = true);
+    let counted = FleetFacts {
+        slots: &slots,
+        ..fleet()
+    };
+    assert_eq!(record(&counted, Some(noted), &[view]), None, "once");
+    assert_eq!(record(&fleet(), None, &[failed(&blocked)]), None);
 }
 
 #[test]
