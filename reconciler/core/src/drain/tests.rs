@@ -9,6 +9,8 @@ use brupop_api::Item;
 use brupop_api::names::{DO_NOT_DISRUPT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION};
 use serde_json::{Value, json};
 
+const NO_BUDGETS: [std::sync::Arc<Item<Budget>>; 0] = [];
+
 fn pod(name: &str, owner: Option<&str>, phase: &str, more: &Value) -> PodItem {
     let owners = json!({"ownerReferences": owner.map(|kind| world::controlled_by(kind, "cart"))});
     world::pod(
@@ -121,7 +123,13 @@ fn an_unreadable_pod_holds_its_drain_up() {
         (plan.evict.len(), plan.unreadable_pods(), plan.is_done()),
         (1, 1, false)
     );
+    let none = of(&pods[..1], |_| false, &[]);
+    assert_eq!(none.unreadable_pods(), 0);
     assert!(!of(&pods[1..], |_| false, &[]).is_done());
+    let unmanaged = ["z", "y"].map(|name| pod(name, None, "Running", &json!({})));
+    let plan_of_all = of(unmanaged.iter().chain(&pods), |_| false, &[]);
+    let told = plan_of_all.for_people().map(|says| says[13..14].to_owned());
+    assert_eq!(told.collect::<Vec<_>>(), ["y", "z", "b"], "unmanaged first");
     let says: Vec<_> = plan.for_people().collect();
     assert!(
         matches!(&says[..], [one] if one.starts_with("the pod shop/bad cannot be read")),
@@ -171,7 +179,9 @@ fn only_our_listed_pods_go_last() {
             )
         })
         .collect();
-    assert_eq!(of(&many, ours, &[]).operator_pods.len(), OPERATOR_PODS_MAX);
+    let listed = of(many.iter().rev(), ours, &[]).operator_pods;
+    assert_eq!(listed.len(), OPERATOR_PODS_MAX);
+    assert!(listed.is_sorted());
 }
 
 /// One that asks not to be disrupted.
@@ -214,10 +224,10 @@ fn pods_that_ask_for_it_are_waited_for() {
             ("c", Stuck::Undisturbed(SAFE_TO_EVICT_ANNOTATION))
         ]
     );
-    assert!(
-        plan.for_people()
-            .any(|says| says.contains("shop/b") && says.contains(DO_NOT_DISRUPT_ANNOTATION))
-    );
+    let says = plan.for_people().next().unwrap();
+    for word in ["shop/b", DO_NOT_DISRUPT_ANNOTATION, "the drain waits"] {
+        assert!(says.contains(word), "{says}");
+    }
     assert_eq!(plan.forced().evict, all.forced().evict, "force evicts them");
 
     let mut last = of(&pods[1..2], |_| false, &[]);
@@ -233,10 +243,9 @@ fn a_pod_that_asks_for_it_holds_its_node_as_long_as_it_runs() {
     let none = json!({});
     let running = asking("a", "Running", SAFE_TO_EVICT_ANNOTATION, &none);
     let found = |pod: &PodItem, ours: bool, respects: bool| {
-        let no_budgets: [std::sync::Arc<Item<Budget>>; 0] = [];
         obstacle(
             || std::iter::once(pod),
-            &no_budgets,
+            &NO_BUDGETS,
             |_| ours,
             respects,
             Timestamp::UNIX_EPOCH,
@@ -258,6 +267,48 @@ fn a_pod_that_asks_for_it_holds_its_node_as_long_as_it_runs() {
         let pod = asking("a", phase, DO_NOT_DISRUPT_ANNOTATION, &none);
         assert_eq!(found(&pod, false, true), None, "{phase}");
     }
+}
+
+#[test]
+fn pods_that_should_have_ended_are_told_and_at_last_overlooked() {
+    let ends = |time: Timestamp| json!({"deletionTimestamp": time.to_string()});
+    let of_kind = |name, more: &Value| pod(name, Some("ReplicaSet"), "Running", more);
+    let [start, late] = ["2026-11-21T04:00:00Z", "2026-11-21T04:00:30Z"].map(world::at);
+    let last = late + LATE;
+    let [b, a, c] = [("b", ends(start)), ("a", ends(late)), ("c", json!({}))]
+        .map(|(name, more)| of_kind(name, &more));
+    let pods = || [&a, &c, &b].into_iter();
+    for (time, next, told) in rows! {
+        start, Some(late) => None;
+        late, Some(last) => Some(overdue("shop", "b", start));
+        last, None => Some(overdue("shop", "a", late));
+    } {
+        assert_eq!(next_overdue(pods(), time), next, "{time}");
+        let found = obstacle(pods, &NO_BUDGETS, |_| false, false, time);
+        assert_eq!(found, told.map(Obstacle::Never), "{time}");
+    }
+    for (overlooked, left) in [(None, &["b", "a"][..]), (Some(start), &["a"])] {
+        let leaving = DrainPlan::of(pods(), |_| false, None, overlooked).leaving;
+        assert!(
+            leaving
+                .iter()
+                .map(|(_, pod)| &*pod.name)
+                .eq(left.iter().copied())
+        );
+    }
+}
+
+#[test]
+fn pods_that_take_longer_to_end_than_their_drain_are_slow() {
+    let slow = |of: &str, grace: i64, more: Value| {
+        let spec = json!({"metadata": {"ownerReferences": world::controlled_by(of, "cart")},
+            "spec": {"terminationGracePeriodSeconds": grace}});
+        let pod = world::pod("a", world::with(spec, &json!({"metadata": more})));
+        !slow_pods([&pod].into_iter(), 600).is_empty()
+    };
+    let leaving = json!({"deletionTimestamp": "2026-11-21T04:00:00Z"});
+    assert!(slow("ReplicaSet", 601, json!({})) && slow("ReplicaSet", 601, leaving));
+    assert!(!slow("ReplicaSet", 600, json!({})) && !slow("DaemonSet", 601, json!({})));
 }
 
 #[test]

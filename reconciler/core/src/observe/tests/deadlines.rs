@@ -122,6 +122,43 @@ fn the_clock_has_its_say_in_each_state() {
 }
 
 #[test]
+fn the_clock_has_its_say_of_each_node() {
+    let now = || ready("False", Some(NOW));
+    let marked = |times: Value| marked(with(json!({"shadow_uid": "u", "attempt": 2}), &times));
+    let kept = json!({"kept_since": NOW, "do_not_disrupt": true});
+    let excluded = json!({"excluded_at": NOW});
+    let policy = with_times(|policy| policy.min_node_age = SignedDuration::from_mins(2));
+    let staged = "StagedAndPerformedUpdate";
+    let wanted = json!({"state": staged, "state_transition_timestamp": NOW, "attempt": 2});
+    let idle = json!({"state": "Idle", "state_transition_timestamp": NOW});
+    let four_hours = 4 * 3600;
+    for (what, node, spec, says, after) in rows! {
+        "missing", Some(now()), &idle, (|time| time.missing) as Says => 240;
+        "lost", Some(now()), &idle, |time| time.lost => 600;
+        "kept", Some(marked(kept)), &idle, |time| time.kept_for_long => four_hours;
+        "excluded", Some(marked(excluded)), &idle, |time| time.exclusion_over => 30;
+        "old", Some(json!({"metadata": {"creationTimestamp": NOW}})), &idle, |time| !time.young => 120;
+        "removed", None, &idle, |time| !time.removed_soon => four_hours;
+        "on trial", Some(json!({})), &wanted, |time| time.trial_overdue => 600;
+    } {
+        let nodes = node.into_iter().map(|node| ("n", node));
+        let cluster = cluster(nodes, [("brs-n", spec.clone(), json!({}))]);
+        for (seconds, expected) in [(after - 1, false), (after, true)] {
+            let now = later(seconds);
+            let time = observe_at(&cluster, &policy, &now).views[0].time;
+            assert_eq!(says(&time), expected, "{what} after {seconds} s");
+        }
+    }
+    let begun = json!({"excluded_at": NOW, "drain_started_at": NOW});
+    let mut cluster = cluster([("n", marked(begun))], [("brs-n", idle.clone(), json!({}))]);
+    put_agent(&mut cluster, "n", false, Some("2026-11-21T03:00:00Z"));
+    let time = observe_at(&cluster, &policy, NOW).views[0].time;
+    assert!(time.exclusion_over, "a drain has begun");
+    assert!(!time.lost && !time.missing, "only its agent is away");
+    assert!(!time.removed_soon, "it is there");
+}
+
+#[test]
 fn retry_ends_the_back_off_after_its_attempt_only() {
     let idle = |attempt: u64, failed: Option<u64>| {
         let failures = failed.map(
