@@ -322,10 +322,7 @@ fn pools_do_not_grow_without_bound() {
     }
     metrics.passed(Some(Series::default()));
     let text = told(&metrics, &Cluster::default(), 0);
-    assert!(
-        !text.contains("pool-49"),
-        "what is gone is told no more:\n{text}"
-    );
+    assert!(!text.contains("pool-49"), "it is gone:\n{text}");
 }
 
 #[test]

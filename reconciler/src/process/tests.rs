@@ -155,9 +155,5 @@ async fn the_lease_is_held_up_by_nothing_but_a_stuck_loop() {
     assert!(lease::leads_now(&other).is_some());
     end.request();
     until(|| the_loop.is_finished()).await;
-    assert_eq!(
-        writes.recv().await,
-        None,
-        "it has written after it had lost the Lease"
-    );
+    assert_eq!(writes.recv().await, None, "it wrote without the Lease");
 }

@@ -149,10 +149,7 @@ fn of_two_agents_the_ready_one_counts() {
 fn a_readable_agents_pod_is_not_counted() {
     let mut cluster = Cluster::default();
     assert!(agent("a", None, true).put(&mut cluster));
-    assert!(
-        !agent("a", None, false).put(&mut cluster),
-        "it still cannot be read"
-    );
+    assert!(!agent("a", None, false).put(&mut cluster), "unreadable");
     assert_eq!(cluster.unreadable_agents(), 1);
     assert!(world::pod("a", json!({"spec": {"nodeName": null}})).put(&mut cluster));
     assert_eq!(cluster.unreadable_agents(), 0);

@@ -131,11 +131,7 @@ fn a_question_is_asked_once_an_interval() {
     let (mut gates, up) = (Gates::new(INTERVAL, at(0)), query("up"));
     let matter = BTreeSet::from([&up]);
     assert_eq!(gates.due(&matter, &NONE, at(5)), (vec![up.clone()], None));
-    assert_eq!(
-        gates.due(&matter, &NONE, at(6)),
-        (vec![], None),
-        "it is under way"
-    );
+    assert_eq!(gates.due(&matter, &NONE, at(6)), (vec![], None), "asked");
     gates.answered(&up, Bad, at(7));
     assert_eq!(gates.due(&matter, &NONE, at(7)), (vec![], Some(at(35))));
     assert_eq!(
@@ -167,11 +163,7 @@ fn a_gate_that_nothing_waits_for_is_asked_once_and_until_there_is_an_answer() {
         gates.due(&NONE, &both, at(5)).0,
         [up.clone(), broken.clone()]
     );
-    assert_eq!(
-        gates.due(&NONE, &both, at(6)),
-        (vec![], None),
-        "they are under way"
-    );
+    assert_eq!(gates.due(&NONE, &both, at(6)), (vec![], None), "both asked");
     gates.answered(&up, Good, at(6));
     gates.answered(&broken, Unknown, at(6));
     assert_eq!(gates.due(&NONE, &both, at(7)), (vec![], Some(at(305))));

@@ -138,11 +138,7 @@ fn the_budgets_of_a_namespace_are_bounded() {
             .collect::<Vec<_>>()
     };
     assert_eq!(bodies("shop"), [Ok(())]);
-    assert_eq!(
-        bodies("hoarder"),
-        [Err(Unreadable::TooMany)],
-        "one stands for all"
-    );
+    assert_eq!(bodies("hoarder"), [Err(Unreadable::TooMany)], "one for all");
     // Nobody knows whether that is the last one.
     budgets.remove("hoarder", &budget("hoarder", "b-0", &long));
     put(&mut budgets, budget("hoarder", "b-1", &long));

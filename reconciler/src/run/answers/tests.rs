@@ -27,17 +27,9 @@ fn a_refusal_waits_for_another_version_or_longer() {
     }
     assert_eq!(sent.due(Some(5)), Some(s(60)));
     sent.failed(s(0));
-    assert_eq!(
-        sent.wait_for_change(Some(5), s(0)),
-        9,
-        "though a failure came between"
-    );
+    assert_eq!(sent.wait_for_change(Some(5), s(0)), 9, "a failure between");
     sent.changed("", s(0));
-    assert_eq!(
-        sent.wait_for_change(Some(9), s(0)),
-        1,
-        "a success ends the row"
-    );
+    assert_eq!(sent.wait_for_change(Some(9), s(0)), 1, "a success ends it");
 }
 
 #[test]
@@ -51,11 +43,7 @@ fn writes_that_somebody_undoes_slow_down() {
     assert_eq!(write("Draining"), (false, s(2)));
     assert_eq!(write("Rebooting"), (false, s(0)));
     for _ in 0..40 {
-        assert_eq!(
-            write(""),
-            (false, s(0)),
-            "the ledger is written for many nodes"
-        );
+        assert_eq!(write(""), (false, s(0)), "the ledger is for many nodes");
     }
 }
 

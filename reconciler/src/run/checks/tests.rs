@@ -69,11 +69,7 @@ fn a_doubt_counts_while_no_check_is_made() {
     assert_eq!(doubt(&mut admission, "b", 61), is("b"));
     begin(&mut admission);
     admission.found(finding(&Finding::Holds), s(62));
-    assert_eq!(
-        doubt(&mut admission, "c", 181),
-        None,
-        "a check may be about to begin"
-    );
+    assert_eq!(doubt(&mut admission, "c", 181), None, "a check may begin");
     assert_eq!(doubt(&mut admission, "d", 182), is("d"));
     begin(&mut admission);
     assert_eq!(doubt(&mut admission, "e", 500), is("d"), "one is under way");

@@ -165,10 +165,7 @@ fn a_refusal_that_crosses_a_budget_waits_shortly() {
     }
     evictions.begin(pod("a"));
     evictions.retry("shop", now);
-    assert!(
-        evictions.due(&plan, now).is_empty(),
-        "its call is on its way"
-    );
+    assert!(evictions.due(&plan, now).is_empty(), "it is on its way");
     evictions.answered(&pod("a"), &blocked(), now);
     assert_eq!(evictions.next(&plan, now), Some(now + RETRY));
 }
@@ -207,11 +204,7 @@ fn a_pod_that_stays_too_long_is_named() {
     assert_eq!(said(-120).as_deref(), Some(slow));
     let late = said(30).unwrap();
     assert!(late.starts_with("the pod shop/cart should have ended by 2026-11-21T04:00:00Z"));
-    assert_eq!(
-        said(1000),
-        Some(late),
-        "the same words as long as it stands"
-    );
+    assert_eq!(said(1000), Some(late), "the same as long as it stands");
     let unmanaged = DrainPlan {
         stuck: vec![(pod("debug"), Stuck::Unmanaged)],
         ..DrainPlan::default()

@@ -70,10 +70,7 @@ fn a_shadow_that_cannot_be_made_or_moved_is_told() {
         decided(&none).step,
         Some(Step::CreateShadow { .. })
     ));
-    assert!(
-        decided(&idle()).write.is_some(),
-        "the slot is to be used up"
-    );
+    assert!(decided(&idle()).write.is_some(), "the slot is used up");
     let without_slot = decide(&without_slots(), &idle().with(denied));
     assert_eq!(
         (without_slot.step, without_slot.reason),

@@ -24,11 +24,7 @@ fn a_new_leader_has_the_highest_term() {
     let slots = Value::Slots(Cow::Owned(BTreeMap::new()));
     let as_read = [(Field::Term, Value::Number(4)), (Field::Slots, slots)];
     assert_eq!(take.tests, as_read, "another leader may have begun since");
-    assert_eq!(
-        sets(&take, Field::Slot(SHADOW)),
-        None,
-        "the ledger knows its slots"
-    );
+    assert_eq!(sets(&take, Field::Slot(SHADOW)), None, "it knows its slots");
     // A lost ledger's slots are made again.
     let (term, take) = new_term(None, &[view]);
     assert_eq!(term, 10);

@@ -89,7 +89,7 @@ fn a_later_halt_is_later_than_what_the_spec_names() {
     assert_eq!(
         again.halted_at.as_deref(),
         Some(NOW),
-        "no later time is left"
+        "no later one is left"
     );
 }
 

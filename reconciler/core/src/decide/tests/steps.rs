@@ -62,11 +62,7 @@ fn a_staged_node_is_taken_out_in_order() {
         let Some(Value::Marker(marker)) = sets(&confirm, Field::Marker) else {
             panic!("it marks the Node")
         };
-        assert_eq!(
-            marker.drained_at.as_deref(),
-            Some(fleet.now),
-            "it is drained now"
-        );
+        assert_eq!(marker.drained_at.as_deref(), Some(fleet.now), "drained now");
         assert_eq!(marker.term, fleet.term, "by this leader");
     };
     granted(&view, Value::Absent);
@@ -254,11 +250,7 @@ fn pods_after_the_drain_are_evicted_first() {
             .iter()
             .any(|(field, value)| *field == Field::Marker && *value != Value::Absent)
     );
-    assert_eq!(
-        decision.reason,
-        Reason::Draining,
-        "nothing is granted before"
-    );
+    assert_eq!(decision.reason, Reason::Draining, "nothing is granted");
 }
 
 type Change = fn(&mut NodeView<'_>);

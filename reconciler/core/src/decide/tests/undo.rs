@@ -164,11 +164,7 @@ fn past_retry_goes_with_the_next_change_of_the_node() {
             });
         let decision = decide(&without_slots(), &view);
         let write = decision.write.as_ref();
-        assert_eq!(
-            write.is_some(),
-            marker.is_some(),
-            "it is worth no write of its own"
-        );
+        assert_eq!(write.is_some(), marker.is_some(), "it is worth no write");
         let number =
             write.and_then(|write| write.tests.iter().find(|(field, _)| *field == Field::Retry));
         assert_eq!(number.is_some(), goes, "{retry:?} after {failures:?}");

@@ -210,10 +210,7 @@ fn an_absent_host_counts_and_keeps_its_slot() {
     let said = resuming(&missing);
     let resumed = later(&said, noted);
     let gone_on = record(&resumed, Some(missing.clone()), &[away]).unwrap();
-    assert!(
-        gone_on.halted_at.is_none(),
-        "and a person may go on while it is away"
-    );
+    assert!(gone_on.halted_at.is_none(), "a person may go on meanwhile");
     let fell_back = failures("FellBack");
     let came_back = NodeView {
         shadow: over(Some(&fell_back)).shadow,
@@ -279,11 +276,7 @@ fn an_absent_host_counts_and_keeps_its_slot() {
     let says = "it failed on nodes that have reached it since";
     assert_eq!(why(&late).unwrap(), says, "only a person resumes it");
     let down = over(None).rebooted(NEW).not_ready();
-    assert_eq!(
-        record(&fleet(), None, &[down]),
-        None,
-        "neither reached nor failed"
-    );
+    assert_eq!(record(&fleet(), None, &[down]), None, "neither of both");
 }
 
 #[test]
@@ -443,18 +436,10 @@ fn many_missing_hosts_are_counted_once_each() {
         versions: &versions,
         ..fleet()
     };
-    assert_eq!(
-        allocate(&after, &missing).write,
-        None,
-        "nothing is left to be said"
-    );
+    assert_eq!(allocate(&after, &missing).write, None, "nothing is left");
     let said = resuming(&versions[0]);
     let resumed = later(&said, after);
     let gone_on = record(&resumed, Some(versions[0].clone()), &missing).unwrap();
     assert!(gone_on.halted_at.is_none());
-    assert_eq!(
-        record(&resumed, Some(gone_on), &missing),
-        None,
-        "and it stays so"
-    );
+    assert_eq!(record(&resumed, Some(gone_on), &missing), None, "it stays");
 }

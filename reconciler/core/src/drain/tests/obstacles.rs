@@ -157,10 +157,7 @@ fn pods_that_are_not_ready_go_while_enough_others_are_healthy() {
             "{current} of {desired}"
         );
     }
-    assert!(
-        matters(&read(1, 2), &read(2, 2)),
-        "those that are not Ready may go now"
-    );
+    assert!(matters(&read(1, 2), &read(2, 2)), "those not Ready may go");
     assert!(!matters(&read(2, 2), &read(3, 2)), "as before");
 }
 

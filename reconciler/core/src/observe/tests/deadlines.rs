@@ -114,10 +114,7 @@ fn the_clock_has_its_say_in_each_state() {
     let done = json!({"current_state": "Idle", "attempt": 2, "current_version": "2.0.0"});
     let cluster = cluster([("n", json!({}))], [("brs-n", since("Idle"), done)]);
     let observed = observe_at(&cluster, &POLICY, NOW);
-    assert!(
-        !backing_off(&observed.views[0].time),
-        "a success is not waited after"
-    );
+    assert!(!backing_off(&observed.views[0].time), "it has succeeded");
     assert_eq!(observed.clock.next, None, "an idle fleet has no deadline");
 }
 
@@ -290,8 +287,5 @@ fn an_empty_node_waits_a_minute_after_the_last_volume_that_went() {
         waits,
         "until a minute after the drain's time"
     );
-    assert!(
-        time(Some("2026-11-21T03:59:00Z")).0,
-        "no volume went for a minute"
-    );
+    assert!(time(Some("2026-11-21T03:59:00Z")).0, "none went since");
 }

@@ -16,11 +16,7 @@ fn what_passes_at_once_is_not_written() {
     );
     assert_eq!(debounced.waits_until(2, ms(1099)), Some(ms(1100)));
     assert_eq!(debounced.waits_until(2, ms(1100)), None);
-    assert_eq!(
-        debounced.waits_until(2, ms(1150)),
-        None,
-        "as long as it is not written"
-    );
+    assert_eq!(debounced.waits_until(2, ms(1150)), None, "not yet written");
     debounced.forget();
     assert_eq!(debounced.waits_until(2, ms(1200)), Some(ms(2200)));
 }

@@ -276,11 +276,7 @@ fn who_is_behind() {
         assert_eq!(condition, expected, "{what}: {sentence}");
     }
     let (_, figures, _) = updated(&[NEW, LOCKED_TO_OLD], &any, none.clone());
-    assert_eq!(
-        figures,
-        [2, 1, 0, 0, 1, 0],
-        "a locked node is counted apart"
-    );
+    assert_eq!(figures, [2, 1, 0, 0, 1, 0], "a locked one is counted apart");
     let (.., sentence) = updated(&[NEW, LOCKED_TO_OLD], &least, none.clone());
     assert_eq!(
         sentence,
