@@ -28,16 +28,20 @@ fn another_cordon_notes_the_pods_that_came() {
     let scales = ["shop/cart", "shop/mail"];
     let scales = scales.map(|name| (format!("apps/v1/ReplicaSet/{name}"), Some(available(1))));
     let scales = Scales::from(scales);
+    let before = Marker {
+        emptied: false,
+        ..CORDONED.clone()
+    };
     let view = staged()
-        .marked_by(&CORDONED)
-        .with_node(|node| node.unschedulable = false);
-    let marker = marker_of(&decide(
-        &fleet(),
-        &view.with(|view| {
-            led(view, |led| led.scales = Some(scales));
-        }),
-    ));
+        .marked_by(&before)
+        .with_node(|node| node.unschedulable = false)
+        .with(|view| led(view, |led| led.scales = Some(scales)));
+    let decision = decide(&fleet(), &view);
+    assert_eq!(sets(write(&decision), Field::UpdatingTaint), None);
+    let marker = marker_of(&decision);
     assert!(marker.emptied);
+    let empty = view.with(drained);
+    assert!(!marker_of(&decide(&fleet(), &empty)).emptied);
     let numbers: Vec<u32> = marker.evicted_owners.into_values().collect();
     assert_eq!(numbers, [2, 1], "cart had two");
 }

@@ -200,7 +200,8 @@ fn failed_drain_names_what_it_failed_on() {
             .with(|view| view.time.drain_overdue = true)
     };
     let step_failed = updating(StagedAndPerformedUpdate, ErrorReset);
-    let rows: [(NodeView<'_>, Change, Abort, Option<&str>); 6] = [
+    let it_says = step_failed.with_shadow(|shadow| shadow.status.message = Some("m".into()));
+    let rows: [(NodeView<'_>, Change, Abort, Option<&str>); 7] = [
         (
             drains(),
             |view| plan(view, |plan| plan.is_blocked = true),
@@ -209,6 +210,7 @@ fn failed_drain_names_what_it_failed_on() {
         ),
         (drains(), |_| (), Abort::DrainTimedOut, Some(refused)),
         (step_failed, |_| (), Abort::StepFailed, None),
+        (it_says, |_| (), Abort::StepFailed, Some("m")),
         (staged(), denied, Abort::NodeChangesDenied, Some("a rule")),
         (
             drains(),
