@@ -287,6 +287,7 @@ fn pods_that_should_have_ended_are_told_and_at_last_overlooked() {
         let found = obstacle(pods, &NO_BUDGETS, |_| false, false, time);
         assert_eq!(found, told.map(Obstacle::Never), "{time}");
     }
+    assert!(overdue("shop", "b", start).starts_with("the pod shop/b should have ended"));
     for (overlooked, left) in [(None, &["b", "a"][..]), (Some(start), &["a"])] {
         let leaving = DrainPlan::of(pods(), |_| false, None, overlooked).leaving;
         assert!(
