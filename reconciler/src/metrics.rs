@@ -133,12 +133,25 @@ impl Metrics {
         *locked(&self.last_pass) = gauges;
     }
 
-    /// All metrics as text. Only the leader knows a cluster, and decides.
+    /// Names counters before their first events, which `increase` would else not see: those of updates for each result and pool.
+    pub fn name_events(&self, cluster: Option<&Cluster>) {
+        let mut counters = locked(&self.counters);
+        for result in results() {
+            counters.add("brupop_updates", &[("result", result)], 0);
+        }
+        counters.add("brupop_updated_nodes_removed", &[], 0);
+        count_without_workloads(&mut counters, DEFAULT_POOL, 0);
+        for pool in cluster.into_iter().flat_map(|cluster| cluster.pools.keys()) {
+            count_without_workloads(&mut counters, pool, 0);
+        }
+    }
+
+    /// All metrics as text. Only the leader shows what it sees and decides.
     pub fn render(&self, cluster: Option<&Cluster>, watch_failures: u64) -> String {
         let mut registry = Registry::default();
         let (mut gauges, pass) = (Series::default(), locked(&self.last_pass));
         gauges.set("brupop_leader", &[], pass.is_some());
-        if let Some(cluster) = cluster {
+        if let Some(cluster) = cluster.filter(|_| pass.is_some()) {
             gauges.count_hosts(cluster);
         }
         for gauges in [&gauges].into_iter().chain(&*pass) {
@@ -146,9 +159,9 @@ impl Metrics {
                 gauge.set(value);
             });
         }
+        self.name_events(cluster);
         let mut counters = locked(&self.counters);
         counters.set("brupop_watch_failures", &[], watch_failures);
-        name_events(&mut counters, cluster);
         counters.register(&mut registry, |counter: &Counter, value| {
             counter.inc_by(value.unsigned_abs());
         });
@@ -166,19 +179,6 @@ impl Metrics {
 
 fn of_phase(phase: Phase) -> Labels {
     vec![("phase", phase.as_str().to_owned())]
-}
-
-/// A counter that is not there before its first event would hide that event from `increase`, so those of updates all are there, for
-/// each result and pool.
-fn name_events(counters: &mut Series, cluster: Option<&Cluster>) {
-    for result in results() {
-        counters.add("brupop_updates", &[("result", result)], 0);
-    }
-    counters.add("brupop_updated_nodes_removed", &[], 0);
-    count_without_workloads(counters, DEFAULT_POOL, 0);
-    for pool in cluster.into_iter().flat_map(|cluster| cluster.pools.keys()) {
-        count_without_workloads(counters, pool, 0);
-    }
 }
 
 /// Counts these updates of a pool; of pools beyond the first [`MAX_POOLS`], which may come and go, all as one.

@@ -65,10 +65,8 @@ pub async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>>
     let render = {
         let (watches, metrics) = (Arc::clone(&watches), metrics.clone());
         move || {
-            let is_synced = watches.unsynced().is_empty();
-            let cluster = is_synced.then(|| watches.cluster().ok()).flatten();
             let failures = watches.failures.load(Ordering::Relaxed);
-            metrics.render(cluster.as_deref(), failures)
+            metrics.render(watches.cluster().ok().as_deref(), failures)
         }
     };
     let scrapers = Authorizer::new(
@@ -88,7 +86,8 @@ pub async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>>
         () = heartbeat.during(watches.wait_until_synced()) => {}
         () = shutdown.requested() => return Ok(()),
     }
-    // Until it leads, it needs to know nothing: that it may watch was seen.
+    metrics.name_events(watches.cluster().ok().as_deref());
+    // That it may watch was seen. Until it leads, it needs to know nothing.
     watches.rest();
     health.ready();
 

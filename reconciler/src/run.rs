@@ -27,7 +27,7 @@ use futures::stream::FuturesUnordered;
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use kube::runtime::events::Recorder;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::cli::Settings;
 use crate::lease::{Elected, leads_now, next_while_leading};
@@ -183,7 +183,13 @@ impl Reconciler {
                 () = heartbeat.due() => decide = false,
             }
             if decide {
-                sleep_until(passed + TOGETHER).await;
+                let at = passed + TOGETHER;
+                while let Ok(Some(complete)) =
+                    timeout_at(at, next_while_leading(&leads, &mut self.leading.under_way)).await
+                {
+                    complete(&mut self);
+                }
+                sleep_until(at).await;
                 // The pass sees these changes, too.
                 let _ = watches.changed.notified().now_or_never();
                 wake = self.reconcile();
@@ -224,7 +230,7 @@ impl Reconciler {
         };
         if !std::mem::replace(&mut self.elected_before, true) {
             self.forget();
-            self.watches.refresh();
+            self.watches.begin();
         }
         if !self.watches.is_fresh() {
             return at_latest.min(until);

@@ -25,9 +25,11 @@ use tokio::task::JoinSet;
 
 /// The watches that keep the cluster up to date.
 pub struct Watches {
+    client: Client,
+    namespace: String,
     cluster: Arc<Mutex<Cluster>>,
-    /// Of Nodes, shadows, the fleet, agents' pods, and pools at the end.
-    all: Vec<Watch>,
+    /// Of Nodes, shadows, the fleet, agents' pods, and pools at the end. None while nothing is watched.
+    all: Mutex<Vec<Watch>>,
     /// Notified of each change that matters, except those of nodes' pods.
     pub changed: Arc<Notify>,
     /// Notified of each change of a pod on a node whose pods are watched.
@@ -39,14 +41,21 @@ pub struct Watches {
 impl Watches {
     /// Begins to watch all Nodes, and the shadows, the fleet, the pools and the agents' pods of our namespace.
     pub fn start(client: &Client, namespace: &str) -> Self {
-        let mut watches = Self {
+        let watches = Self {
+            client: client.clone(),
+            namespace: namespace.to_owned(),
             cluster: Arc::default(),
-            all: vec![],
+            all: Mutex::default(),
             changed: Arc::default(),
             pods_changed: Arc::default(),
             failures: Arc::default(),
         };
-        let client = || client.clone();
+        watches.begin();
+        watches
+    }
+
+    fn of_each_kind(&self) -> Vec<Watch> {
+        let (client, namespace) = (|| self.client.clone(), &*self.namespace);
         // A page is in memory as a whole; a taken-over kubelet can make its Node as large as etcd stores.
         let everything = || Config::default().page_size(100);
         let of_fleet = only(names::FLEET);
@@ -56,14 +65,13 @@ impl Watches {
         let fleet = Api::<Item<WatchedFleet>>::namespaced(client(), namespace);
         let agents = Api::<PodItem>::namespaced(client(), namespace);
         let pools = Api::<Item<Pool>>::namespaced(client(), namespace);
-        watches.all = vec![
-            watches.in_cluster("Nodes", nodes, everything()),
-            watches.in_cluster("shadows", shadows, everything()),
-            watches.in_cluster("the fleet", fleet, of_fleet),
-            watches.in_cluster("the agents' pods", agents, of_agents),
-            watches.in_cluster("pools", pools, everything()),
-        ];
-        watches
+        vec![
+            self.in_cluster("Nodes", nodes, everything()),
+            self.in_cluster("shadows", shadows, everything()),
+            self.in_cluster("the fleet", fleet, of_fleet),
+            self.in_cluster("the agents' pods", agents, of_agents),
+            self.in_cluster("pools", pools, everything()),
+        ]
     }
 
     /// A watch of these objects, which keeps them in the cluster.
@@ -107,10 +115,7 @@ impl Watches {
         K: Send + 'static,
         S: Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
     {
-        let (wanted, asked) = watch::channel(Wanted {
-            list: 1,
-            rests: false,
-        });
+        let (wanted, asked) = watch::channel(1);
         let (list_done, listed) = watch::channel(0);
         let follower = Follower {
             what,
@@ -130,37 +135,43 @@ impl Watches {
         }
     }
 
-    /// Lists everything again, and watches it from then on.
-    pub fn refresh(&self) {
-        self.all.iter().for_each(Watch::refresh);
+    /// Lists everything, and watches it from then on.
+    pub fn begin(&self) {
+        *locked(&self.all) = self.of_each_kind();
     }
 
-    /// Watches nothing until the next [`refresh`](Self::refresh), and forgets everything.
+    /// Watches nothing until the next [`begin`](Self::begin), and forgets everything.
     pub fn rest(&self) {
-        self.all.iter().for_each(|watch| watch.want(true));
+        locked(&self.all).clear();
         *locked(&self.cluster) = Cluster::default();
     }
 
     pub fn refresh_pools(&self) {
-        self.all.last().iter().for_each(|pools| pools.refresh());
+        locked(&self.all)
+            .last()
+            .iter()
+            .for_each(|pools| pools.refresh());
     }
 
-    /// Returns the kinds of object that have not been listed once, or are not watched.
+    /// Returns the kinds of object that are watched, and have not been listed once.
     pub fn unsynced(&self) -> Vec<&'static str> {
-        let unsynced = self.all.iter().filter(|watch| !watch.synced());
+        let all = locked(&self.all);
+        let unsynced = all.iter().filter(|watch| !watch.synced());
         unsynced.map(|watch| watch.what).collect()
     }
 
-    /// Whether each watch has listed its objects since the last [`refresh`](Self::refresh).
+    /// Whether each watch has listed its objects since its last refresh.
     pub fn is_fresh(&self) -> bool {
-        self.all.iter().all(Watch::is_fresh)
+        locked(&self.all).iter().all(Watch::is_fresh)
     }
 
     /// Waits until each watch has listed its objects.
     pub async fn wait_until_synced(&self) {
-        for watch in &self.all {
-            // An error would mean that the task of a watch has ended; it ends only with this process.
-            let _ = watch.listed.clone().wait_for(|times| *times > 0).await;
+        let listed = |watch: &Watch| watch.listed.clone();
+        let all: Vec<_> = locked(&self.all).iter().map(listed).collect();
+        for mut listed in all {
+            // An error would mean that nothing is watched any more.
+            let _ = listed.wait_for(|times| *times > 0).await;
         }
     }
 
@@ -214,36 +225,26 @@ fn put<K: Watched + DeserializeOwned>(
 /// The task that follows a watch; dropping this ends it.
 pub(crate) struct Watch {
     what: &'static str,
-    wanted: watch::Sender<Wanted>,
+    /// Number of lists that were asked for: one at the start, and one more for each refresh.
+    wanted: watch::Sender<u64>,
     /// The number of the last list that is complete; 0 before the first.
     listed: watch::Receiver<u64>,
     _task: JoinSet<()>,
 }
 
-/// The state that a watch should have. At the start it lists its objects.
-#[derive(Clone, Copy, Debug)]
-struct Wanted {
-    /// The number of the list that it should have; later lists have higher ones.
-    list: u64,
-    rests: bool,
-}
-
 impl Watch {
+    /// Lists the objects again. A silent watch may be silent because nothing happens, or because its connection is dead; in the
+    /// second case it may be minutes behind before that is noticed.
     pub(crate) fn refresh(&self) {
-        self.want(false);
-    }
-
-    fn want(&self, rests: bool) {
-        let list = self.wanted.borrow().list + 1;
-        self.wanted.send_replace(Wanted { list, rests });
+        self.wanted.send_modify(|times| *times += 1);
     }
 
     pub(crate) fn synced(&self) -> bool {
-        *self.listed.borrow() > 0 && !self.wanted.borrow().rests
+        *self.listed.borrow() > 0
     }
 
     pub(crate) fn is_fresh(&self) -> bool {
-        *self.listed.borrow() == self.wanted.borrow().list
+        *self.listed.borrow() == *self.wanted.borrow()
     }
 }
 
@@ -258,12 +259,13 @@ struct Follower<F> {
 }
 
 impl<F> Follower<F> {
-    async fn follow<K, S>(mut self, begin: impl Fn() -> S, mut asked: watch::Receiver<Wanted>)
+    async fn follow<K, S>(mut self, begin: impl Fn() -> S, mut asked: watch::Receiver<u64>)
     where
         F: FnMut(Event<K>) -> bool,
         S: Stream<Item = watcher::Result<Event<K>>>,
     {
-        while let Ok(wanted) = asked.wait_for(|wanted| !wanted.rests).await.map(|it| *it) {
+        loop {
+            let times = *asked.borrow_and_update();
             let mut events = std::pin::pin!(patient(&begin));
             loop {
                 let event = tokio::select! {
@@ -274,7 +276,7 @@ impl<F> Follower<F> {
                     event = events.next() => event,
                 };
                 match event {
-                    Some(Ok(event)) => self.on_event(event, wanted.list),
+                    Some(Ok(event)) => self.on_event(event, times),
                     Some(Err(error)) => self.on_error(&error),
                     None => return,
                 }
@@ -282,7 +284,7 @@ impl<F> Follower<F> {
         }
     }
 
-    fn on_event<K>(&mut self, event: Event<K>, list: u64)
+    fn on_event<K>(&mut self, event: Event<K>, times: u64)
     where
         F: FnMut(Event<K>) -> bool,
     {
@@ -294,7 +296,7 @@ impl<F> Follower<F> {
         let is_done = matches!(event, Event::InitDone);
         let matters = (self.keep)(event);
         if is_done {
-            self.list_done.send_replace(list);
+            self.list_done.send_replace(times);
         }
         if matters {
             self.changed.notify_one();
@@ -479,7 +481,7 @@ impl PodWatches {
     pub(crate) fn known(&self) -> BTreeMap<String, u64> {
         let kept = self.pods();
         let pods = self.pods.iter();
-        let listed = pods.filter(|(_, (watch, _))| watch.synced() && watch.is_fresh());
+        let listed = pods.filter(|(_, (watch, _))| watch.is_fresh());
         listed
             .filter_map(|(shadow, _)| Some((shadow.clone(), kept.revision_of(shadow)?)))
             .collect()

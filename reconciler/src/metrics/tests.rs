@@ -17,6 +17,13 @@ fn told(metrics: &Metrics, cluster: &Cluster, watch_failures: u64) -> String {
     metrics.render(Some(cluster), watch_failures)
 }
 
+/// Those of a process that leads.
+fn leading() -> Metrics {
+    let metrics = Metrics::default();
+    metrics.passed(Some(Series::default()));
+    metrics
+}
+
 #[track_caller]
 fn has_lines(text: &str, lines: &[&str]) {
     for line in lines {
@@ -130,7 +137,7 @@ fn failures_are_counted_by_node_and_by_version() {
         {"version": "1.20.1", "variant": "aws", "succeeded": 1},
     ]}});
     cluster.fleet = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
-    let text = told(&Metrics::default(), &cluster, 0);
+    let text = told(&leading(), &cluster, 0);
     let lines = [
         r#"brupop_nodes_failed{reason="FellBack"} 2"#,
         r#"brupop_nodes_failed{reason="DrainTimedOut"} 1"#,
@@ -143,10 +150,9 @@ fn failures_are_counted_by_node_and_by_version() {
 
 #[test]
 fn without_the_lead_nothing_is_counted() {
-    let metrics = Metrics::default();
-    metrics.passed(Some(Series::default()));
+    let metrics = leading();
     metrics.passed(None);
-    let text = metrics.render(None, 0);
+    let text = told(&metrics, &cluster([("Idle", "1.0.0".to_owned())]), 0);
     assert!(
         text.contains("brupop_leader 0\n") && !text.contains("brupop_hosts"),
         "{text}"
@@ -156,8 +162,7 @@ fn without_the_lead_nothing_is_counted() {
 
 #[test]
 fn versions_do_not_grow_without_bound() {
-    let metrics = Metrics::default();
-    metrics.passed(Some(Series::default()));
+    let metrics = leading();
     let made_up = (0..100).map(|n| ("Idle", format!("1.0.{n}")));
     let fleet = (0..3).flat_map(|n| [("Idle", format!("9.0.{n}")), ("Idle", format!("9.0.{n}"))]);
     let text = told(&metrics, &cluster(made_up.chain(fleet)), 0);
@@ -183,7 +188,7 @@ fn labels_are_printable_whatever_agents_say() {
         &"9".repeat(5000),
     ];
     let cluster = cluster(hostile.map(|version| ("Idle", version.to_owned())));
-    let text = told(&Metrics::default(), &cluster, 0);
+    let text = told(&leading(), &cluster, 0);
     assert!(
         text.contains(r#"{bottlerocket_version="\\u{202e}"} 1"#),
         "{text}"

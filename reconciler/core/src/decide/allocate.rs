@@ -311,7 +311,7 @@ impl<'s, 'v, 'a> Queue<'s, 'v, 'a> {
             if view.slot.is_none() {
                 let starts = may_start.filter(|version| !is_halted(view, version));
                 order.extend(starts.map(|_| at));
-            } else if view.node.is_some() && view.shadow.is_some() {
+            } else if view.node.is_some() {
                 *queue.busy.entry(view.zone).or_default() += 1;
             }
         }
@@ -529,7 +529,7 @@ impl<'a> Room<'a> {
     /// Returns what the others there wait for.
     fn why(&self, place: Place<'a>) -> Reason<'a> {
         let pool = self.of(place.pool);
-        let fleet_is_lower = self.fleet.is_full() && self.fleet.most <= pool.most;
+        let fleet_is_lower = self.fleet.most <= pool.most;
         let (full, limit) = match place.pool {
             // The fleet's may be the lower one, also for the default pool.
             _ if !pool.is_full() || fleet_is_lower => {

@@ -409,6 +409,12 @@ impl<'a> Survey<'a> {
         for (pool, _) in rules.flat_map(|rules| &rules.depends_on) {
             survey.followed.entry(pool).or_default();
         }
+        // A pool stays done while no other pool depends on it for a moment.
+        for done in fleet.done_pools {
+            if survey.followed.len() < DONE_POOLS_MAX && fleet.pool(&done.pool).is_some() {
+                survey.followed.entry(&done.pool).or_default();
+            }
+        }
         if survey.followed.is_empty() {
             return survey;
         }

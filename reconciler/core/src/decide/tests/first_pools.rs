@@ -250,6 +250,31 @@ fn a_pool_stays_done_whatever_versions_a_host_makes_up() {
     assert_eq!(done[1..], full[..most], "nobody runs them any more");
 }
 
+/// Its soak does not begin anew, and nodes that have joined it with an older version hold nobody up.
+#[test]
+fn a_pool_stays_done_while_no_other_depends_on_it() {
+    let [canary, mut web] = canary_first();
+    web.rules = None;
+    let done = [DonePool {
+        pool: "canary".to_owned(),
+        version: NEW.to_owned(),
+        since: "2026-11-21T00:00:00Z".to_owned(),
+    }];
+    let joined = placed("brs-b", 0, AWS);
+    for (pools, stays) in [(&[canary, web.clone()][..], true), (&[web], false)] {
+        let fleet = FleetFacts {
+            done_pools: &done,
+            pools,
+            ..without_slots()
+        };
+        let write = allocate(&fleet, &[joined]).write.unwrap();
+        let Some(Value::DonePools(noted)) = sets(&write, Field::DonePools) else {
+            panic!("{write:?}")
+        };
+        assert_eq!(noted.contains(&done[0]), stays, "{noted:?}");
+    }
+}
+
 #[test]
 fn a_halt_of_one_variant_holds_no_other_behind_a_pool() {
     // Nobody begins: only what is noted matters here.

@@ -94,6 +94,20 @@ fn a_node_that_a_person_has_cordoned_goes_first() {
 }
 
 #[test]
+fn one_of_the_control_plane_waits_for_the_other() {
+    let member = |name| in_zone(name, "x").with_node(|node| node.control_plane = true);
+    let fleet = FleetFacts {
+        default_pool: limited(3),
+        ceiling: 3,
+        threshold: MANY,
+        ..without_slots()
+    };
+    let next = allocate(&fleet, &[member("a"), member("b"), in_zone("c", "x")]);
+    assert_eq!(next.taken, [0, 2]);
+    assert_eq!(next.queued, [(1, Reason::ControlPlaneBusy("a"))]);
+}
+
+#[test]
 fn who_was_tried_in_vain_comes_later() {
     let mut nodes = [in_zone("a", "x"), in_zone("b", "x"), in_zone("c", "x")];
     shadow(&mut nodes[0], |shadow| {
