@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use brupop_agent_core::step::HostCall;
+use brupop_agent_core::step::{Command, HostCall};
 use brupop_runtime::waits::{doubled, jittered, random_part};
 use tokio::time::Instant;
 
@@ -95,6 +95,10 @@ impl Pace {
             HostCall::Reboot => (reboot, reboot),
             HostCall::Command(_) => REPEAT,
         };
+        if call == HostCall::Command(Command::Prepare) {
+            // The refresh after a prepare repeats none.
+            self.calls.remove(&HostCall::Command(Command::Refresh));
+        }
         let before = self.calls.remove(&call);
         let repeats = Repeats::next(before, generation, first, longest);
         self.calls.insert(call, repeats);
@@ -144,7 +148,6 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brupop_agent_core::step::Command;
 
     fn is_about(wait: Option<Duration>, seconds: u64) -> bool {
         let seconds = Duration::from_secs(seconds);
@@ -153,13 +156,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_call_waits_longer_each_time_for_the_same_spec() {
-        let prepare = HostCall::Command(Command::Prepare);
+        let [refresh, prepare] = [Command::Refresh, Command::Prepare].map(HostCall::Command);
         let minute = Duration::from_mins(1);
         let mut pace = Pace::new(Duration::ZERO);
         for seconds in [2, 4, 8, 16, 32, 45, 45] {
             assert_eq!(pace.wait(prepare, 1), None);
+            pace.called(refresh, 1, minute);
+            assert!(is_about(pace.wait(refresh, 1), 2));
             pace.called(prepare, 1, minute);
             assert!(is_about(pace.wait(prepare, 1), seconds), "{seconds}");
+            assert_eq!(pace.wait(refresh, 1), None, "after a prepare");
             assert_eq!(pace.wait(prepare, 2), None, "another spec");
             assert_eq!(pace.wait(HostCall::Reboot, 1), None, "another call");
             tokio::time::advance(2 * minute).await;
