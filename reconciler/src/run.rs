@@ -44,8 +44,10 @@ use status::Told;
 /// Longest sleep: the wall clock may jump, and a window may shut. A pass in which nothing changed sends nothing.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
-/// Changes that come within this time are decided on in one pass.
-const TOGETHER: Duration = Duration::from_millis(50);
+/// Passes begin this far apart at least, so that changes are decided on together. Where a pass takes long, they are rarer.
+const APART: Duration = Duration::from_millis(20);
+const PASSES_APART: u32 = 50;
+const APART_MAX: Duration = Duration::from_millis(250);
 
 /// Longest wait for evictions and Events that are under way when the process ends.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -145,7 +147,7 @@ impl Reconciler {
 
     /// Works until the shutdown is requested, and beats each time that it comes round.
     pub async fn run(mut self, heartbeat: Heartbeat, shutdown: Shutdown) {
-        let (mut wake, mut passed) = (self.reconcile(), Instant::now());
+        let (mut wake, mut next) = (self.reconcile(), Instant::now());
         let leads = self.elected.clone();
         loop {
             // If something has held the loop up for long, this comes before the beat by which the Lease is asked for again.
@@ -183,17 +185,21 @@ impl Reconciler {
                 () = heartbeat.due() => decide = false,
             }
             if decide {
-                let at = passed + TOGETHER;
-                while let Ok(Some(complete)) =
-                    timeout_at(at, next_while_leading(&leads, &mut self.leading.under_way)).await
+                while let Ok(Some(complete)) = timeout_at(
+                    next,
+                    next_while_leading(&leads, &mut self.leading.under_way),
+                )
+                .await
                 {
                     complete(&mut self);
                 }
-                sleep_until(at).await;
+                sleep_until(next).await;
                 // The pass sees these changes, too.
                 let _ = watches.changed.notified().now_or_never();
+                let begun = Instant::now();
                 wake = self.reconcile();
-                passed = Instant::now();
+                let apart = begun.elapsed().saturating_mul(PASSES_APART);
+                next = begun + apart.clamp(APART, APART_MAX);
             }
         }
         heartbeat.during(self.finish()).await;
