@@ -133,7 +133,7 @@ impl Metrics {
         *locked(&self.last_pass) = gauges;
     }
 
-    /// Names counters before their first events, which `increase` would else not see: those of updates for each result and pool.
+    /// Exports counters of updates as 0, for each result and pool: `increase` does not see the event that begins a series.
     pub fn name_events(&self, cluster: Option<&Cluster>) {
         let mut counters = locked(&self.counters);
         for result in results() {

@@ -87,7 +87,7 @@ pub async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>>
         () = shutdown.requested() => return Ok(()),
     }
     metrics.name_events(watches.cluster().ok().as_deref());
-    // That it may watch was seen. Until it leads, it needs to know nothing.
+    // The lists have shown that this process may watch. Until it leads, it needs to know nothing of the cluster.
     watches.rest();
     health.ready();
 

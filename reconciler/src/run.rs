@@ -27,7 +27,7 @@ use futures::stream::FuturesUnordered;
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use kube::runtime::events::Recorder;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::cli::Settings;
 use crate::lease::{Elected, leads_now, next_while_leading};
@@ -44,10 +44,12 @@ use status::Told;
 /// Longest sleep: the wall clock may jump, and a window may shut. A pass in which nothing changed sends nothing.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
-/// Passes begin this far apart at least, so that changes are decided on together. Where a pass takes long, they are rarer.
+/// Shortest pause between two passes, so that changes are decided on together.
 const APART: Duration = Duration::from_millis(20);
-const PASSES_APART: u32 = 50;
-const APART_MAX: Duration = Duration::from_millis(250);
+/// A pass that takes long is followed by a pause of so many times its length.
+const LENGTHS_APART: u32 = 50;
+/// But by none that is longer than this.
+const APART_MAX: Duration = Duration::from_millis(100);
 
 /// Longest wait for evictions and Events that are under way when the process ends.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -147,7 +149,7 @@ impl Reconciler {
 
     /// Works until the shutdown is requested, and beats each time that it comes round.
     pub async fn run(mut self, heartbeat: Heartbeat, shutdown: Shutdown) {
-        let (mut wake, mut next) = (self.reconcile(), Instant::now());
+        let (mut wake, mut next, mut is_due) = (Instant::now(), Instant::now(), true);
         let leads = self.elected.clone();
         loop {
             // If something has held the loop up for long, this comes before the beat by which the Lease is asked for again.
@@ -156,50 +158,36 @@ impl Reconciler {
             }
             heartbeat.beat();
             let watches = Arc::clone(&self.watches);
-            let mut decide = true;
+            // A pass comes last: it sees everything that has happened before it.
             tokio::select! {
+                biased;
                 () = shutdown.requested() => break,
                 elected = self.elected.changed() => {
                     if elected.is_err() {
                         break;
                     }
+                    is_due = true;
                 }
-                () = watches.changed.notified() => {}
-                () = watches.pods_changed.notified() => decide = self.drains_changed(),
                 Some(complete) = next_while_leading(&leads, &mut self.leading.under_way) => {
                     complete(&mut self);
-                    // With thousands of nodes a pass takes longer than a request: take all outcomes before the next pass.
-                    while let Some(Some(complete)) =
-                        next_while_leading(&leads, &mut self.leading.under_way).now_or_never()
-                    {
-                        complete(&mut self);
-                    }
+                    is_due = true;
                 }
                 Some(joined) = self.evicting.join_next() => {
                     self.evicted(joined);
-                    while let Some(joined) = self.evicting.try_join_next() {
-                        self.evicted(joined);
-                    }
+                    is_due = true;
                 }
-                () = sleep_until(wake) => {}
-                () = heartbeat.due() => decide = false,
-            }
-            if decide {
-                while let Ok(Some(complete)) = timeout_at(
-                    next,
-                    next_while_leading(&leads, &mut self.leading.under_way),
-                )
-                .await
-                {
-                    complete(&mut self);
+                () = heartbeat.due() => {}
+                () = watches.changed.notified(), if !is_due => is_due = true,
+                () = watches.pods_changed.notified(), if !is_due => is_due = self.drains_changed(),
+                () = sleep_until(wake), if !is_due => is_due = true,
+                () = sleep_until(next), if is_due => {
+                    let _ = watches.changed.notified().now_or_never();
+                    let begun = Instant::now();
+                    wake = self.reconcile();
+                    let apart = begun.elapsed().saturating_mul(LENGTHS_APART);
+                    next = Instant::now() + apart.clamp(APART, APART_MAX);
+                    is_due = false;
                 }
-                sleep_until(next).await;
-                // The pass sees these changes, too.
-                let _ = watches.changed.notified().now_or_never();
-                let begun = Instant::now();
-                wake = self.reconcile();
-                let apart = begun.elapsed().saturating_mul(PASSES_APART);
-                next = begun + apart.clamp(APART, APART_MAX);
             }
         }
         heartbeat.during(self.finish()).await;

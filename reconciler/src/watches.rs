@@ -28,7 +28,7 @@ pub struct Watches {
     client: Client,
     namespace: String,
     cluster: Arc<Mutex<Cluster>>,
-    /// Of Nodes, shadows, the fleet, agents' pods, and pools at the end. None while nothing is watched.
+    /// Of Nodes, shadows, the fleet, agents' pods, and pools at the end. Empty while nothing is watched.
     all: Mutex<Vec<Watch>>,
     /// Notified of each change that matters, except those of nodes' pods.
     pub changed: Arc<Notify>,
@@ -162,7 +162,8 @@ impl Watches {
 
     /// Whether each watch has listed its objects since its last refresh.
     pub fn is_fresh(&self) -> bool {
-        locked(&self.all).iter().all(Watch::is_fresh)
+        let all = locked(&self.all);
+        !all.is_empty() && all.iter().all(Watch::is_fresh)
     }
 
     /// Waits until each watch has listed its objects.

@@ -96,7 +96,7 @@ impl Pace {
             HostCall::Command(_) => REPEAT,
         };
         if call == HostCall::Command(Command::Prepare) {
-            // The refresh after a prepare repeats none.
+            // A refresh after a prepare is a new look, and no repetition.
             self.calls.remove(&HostCall::Command(Command::Refresh));
         }
         let before = self.calls.remove(&call);

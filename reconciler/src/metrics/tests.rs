@@ -17,7 +17,7 @@ fn told(metrics: &Metrics, cluster: &Cluster, watch_failures: u64) -> String {
     metrics.render(Some(cluster), watch_failures)
 }
 
-/// Those of a process that leads.
+/// The metrics of a process that leads.
 fn leading() -> Metrics {
     let metrics = Metrics::default();
     metrics.passed(Some(Series::default()));
@@ -149,7 +149,7 @@ fn failures_are_counted_by_node_and_by_version() {
 }
 
 #[test]
-fn without_the_lead_nothing_is_counted() {
+fn without_the_lead_no_gauge_tells_of_hosts() {
     let metrics = leading();
     metrics.passed(None);
     let text = told(&metrics, &cluster([("Idle", "1.0.0".to_owned())]), 0);

@@ -57,6 +57,8 @@ async fn a_refresh_replaces_what_a_silent_watch_knows() {
     changed.notified().await;
     assert!(watched.is_fresh());
     assert_eq!(names(), ["node-2"]);
+    all.rest();
+    assert!(!all.is_fresh(), "nothing is watched");
 }
 
 #[test]

@@ -287,7 +287,7 @@ fn a_new_leader_looks_at_the_pods_before_it_gives_a_drain_up() {
         evict,
         ..DrainPlan::default()
     });
-    assert_eq!(reason(&full, NOW), "Aborting", "it is known, too");
+    assert_eq!(reason(&full, NOW), "Aborting", "its obstacle is known");
 }
 
 /// Nodes that could begin, or whose hosts have staged their updates, each with a slot.

@@ -43,7 +43,7 @@ fn writes_that_somebody_undoes_slow_down() {
     assert_eq!(write("Draining"), (false, s(2)));
     assert_eq!(write("Rebooting"), (false, s(0)));
     for _ in 0..40 {
-        assert_eq!(write(""), (false, s(0)), "the ledger is for many nodes");
+        assert_eq!(write(""), (false, s(0)), "many nodes write it");
     }
 }
 

@@ -247,10 +247,10 @@ fn a_pool_stays_done_whatever_versions_a_host_makes_up() {
     };
     assert_eq!(done[0].version, "9.0.0");
     let most = DONE_VERSIONS_MAX - 1;
-    assert_eq!(done[1..], full[..most], "nobody runs them any more");
+    assert_eq!(done[1..], full[..most], "the last has no room");
 }
 
-/// Its soak does not begin anew, and nodes that have joined it with an older version hold nobody up.
+/// Its soak does not begin again, and nodes that have joined it with an older version hold nobody up.
 #[test]
 fn a_pool_stays_done_while_no_other_depends_on_it() {
     let [canary, mut web] = canary_first();

@@ -24,7 +24,7 @@ fn a_new_leader_has_the_highest_term() {
     let slots = Value::Slots(Cow::Owned(BTreeMap::new()));
     let as_read = [(Field::Term, Value::Number(4)), (Field::Slots, slots)];
     assert_eq!(take.tests, as_read, "another leader may have begun since");
-    assert_eq!(sets(&take, Field::Slot(SHADOW)), None, "it knows its slots");
+    assert_eq!(sets(&take, Field::Slot(SHADOW)), None, "slots are known");
     // A lost ledger's slots are made again.
     let (term, take) = new_term(None, &[view]);
     assert_eq!(term, 10);
@@ -67,7 +67,7 @@ fn a_node_of_ours_that_lost_shadow_and_ledger_has_a_slot() {
     assert_eq!(
         sets(&new_term(Some(&ledger), &[view]).1, Field::Slot(SHADOW)),
         None,
-        "it knows its slots"
+        "slots are known"
     );
 
     // Nothing is out of service any more: only the owners of evicted pods are remembered.

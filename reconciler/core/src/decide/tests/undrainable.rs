@@ -83,7 +83,7 @@ fn who_cannot_be_emptied_is_passed_over() {
             "{reason:?}, with force"
         );
     }
-    assert_eq!(taken(&without_slots(), &two()), ["brs-a"], "seen again");
+    assert_eq!(taken(&without_slots(), &two()), ["brs-a"], "taken again");
     assert!(Reason::CannotDrain(WHY).message().ends_with(WHY));
 }
 
@@ -293,7 +293,7 @@ fn the_pods_of_successors_are_looked_at_ahead() {
     let unknown = |name| idle().named(name).with(unknown_pods);
     let (known, second, third) = (idle().named("brs-b"), unknown("brs-b"), unknown("brs-c"));
     let next = allocate(&fleet, &[running, second, third]);
-    assert_eq!((next.write, next.preflight), (None, vec![1]), "one of each");
+    assert_eq!((next.write, next.preflight), (None, vec![1]), "it is next");
     assert_eq!(
         next.queued,
         [(1, Reason::LimitReached), (2, Reason::LimitReached)]

@@ -276,7 +276,7 @@ fn an_absent_host_counts_and_keeps_its_slot() {
     let says = "it failed on nodes that have reached it since";
     assert_eq!(why(&late).unwrap(), says, "only a person resumes it");
     let down = over(None).rebooted(NEW).not_ready();
-    assert_eq!(record(&fleet(), None, &[down]), None, "neither of both");
+    assert_eq!(record(&fleet(), None, &[down]), None, "no outcome yet");
 }
 
 #[test]
