@@ -229,8 +229,20 @@ impl Reconciler {
         if !self.watches.is_fresh() {
             return at_latest.min(until);
         }
-        let wake = self.pass().map_or(at_latest, |wake| self.epoch + wake);
-        wake.min(at_latest).min(until)
+        let wake = self.observe_then(|this, pass| {
+            if this.ensure_term(pass) && this.knows_right_to_force(pass) {
+                this.read_again(pass);
+                this.check(pass);
+                this.ask(pass);
+                this.decide(pass);
+                let gauges = std::mem::take(&mut pass.gauges);
+                this.metrics.passed(Some(gauges));
+                this.opt_in(pass);
+            }
+            pass.wake.0
+        });
+        let wake = wake.flatten().map(|wake| self.epoch + wake);
+        at_latest.min(until).min(wake.unwrap_or(at_latest))
     }
 
     /// Stops acting at once: drops the conditional requests that are under way, and forgets everything that was known.
@@ -250,23 +262,6 @@ impl Reconciler {
 
     pub(crate) fn now(&self) -> Duration {
         self.epoch.elapsed()
-    }
-
-    /// One pass. Returns when to look again, if nothing changes until then.
-    pub(crate) fn pass(&mut self) -> Option<Duration> {
-        let wake = self.observe_then(|this, pass| {
-            if this.ensure_term(pass) && this.knows_right_to_force(pass) {
-                this.read_again(pass);
-                this.check(pass);
-                this.ask(pass);
-                this.decide(pass);
-                let gauges = std::mem::take(&mut pass.gauges);
-                this.metrics.passed(Some(gauges));
-                this.opt_in(pass);
-            }
-            pass.wake.0
-        });
-        wake.flatten()
     }
 
     /// Brings what is known up to date, which sends nothing, and lets `act` decide on it. Returns its result; `None` if the fleet
