@@ -46,9 +46,9 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
 /// Shortest pause between two passes, so that changes are decided on together.
 const APART: Duration = Duration::from_millis(20);
-/// A pass that takes long is followed by a pause of so many times its length.
+/// The pause after a pass, as a multiple of the pass's own duration: in a large fleet passes are rarer.
 const LENGTHS_APART: u32 = 50;
-/// But by none that is longer than this.
+/// Longest pause between two passes.
 const APART_MAX: Duration = Duration::from_millis(100);
 
 /// Longest wait for evictions and Events that are under way when the process ends.

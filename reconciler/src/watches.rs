@@ -147,10 +147,9 @@ impl Watches {
     }
 
     pub fn refresh_pools(&self) {
-        locked(&self.all)
-            .last()
-            .iter()
-            .for_each(|pools| pools.refresh());
+        if let Some(pools) = locked(&self.all).last() {
+            pools.refresh();
+        }
     }
 
     /// Returns the kinds of object that are watched, and have not been listed once.

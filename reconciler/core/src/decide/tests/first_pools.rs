@@ -37,11 +37,26 @@ fn canary_first() -> [PoolFacts<'static>; 2] {
 
 /// Whether this write records that the pool `canary` has finished the new version.
 fn canaries_are_done(write: Option<&Write<'_>>) -> bool {
-    let Some(Value::DonePools(done)) = write.and_then(|write| sets(write, Field::DonePools)) else {
-        return false;
-    };
+    let done = write.and_then(done_pools).unwrap_or_default();
     done.iter()
         .any(|done| done.pool == "canary" && done.version == NEW)
+}
+
+/// What the write says that pools are done with, if it does.
+fn done_pools(write: &Write<'_>) -> Option<Vec<DonePool>> {
+    match sets(write, Field::DonePools)? {
+        Value::DonePools(done) => Some(done.into_owned()),
+        _ => None,
+    }
+}
+
+/// The pool `canary` has been done with the new version for hours.
+fn done_before() -> DonePool {
+    DonePool {
+        pool: "canary".to_owned(),
+        version: NEW.to_owned(),
+        since: "2026-11-21T00:00:00Z".to_owned(),
+    }
 }
 
 /// A node that has this name, in this pool, of a variant.
@@ -225,9 +240,7 @@ fn a_pool_stays_done_whatever_versions_a_host_makes_up() {
     };
     let write = allocate(&fleet, &[updated("brs-a", 0, AWS)]).write;
     assert!(canaries_are_done(write.as_ref()));
-    let Some(Value::DonePools(done)) = sets(&write.unwrap(), Field::DonePools) else {
-        panic!("it is done")
-    };
+    let done = done_pools(&write.unwrap()).unwrap();
     let of_version = |nth| DonePool {
         version: format!("0.0.{nth}"),
         ..done[0].clone()
@@ -242,9 +255,7 @@ fn a_pool_stays_done_whatever_versions_a_host_makes_up() {
     runs(&mut later, "9.0.0");
     wants(&mut later, "9.0.0");
     let write = allocate(&fleet, &[later]).write.unwrap();
-    let Some(Value::DonePools(done)) = sets(&write, Field::DonePools) else {
-        panic!("{write:?}")
-    };
+    let done = done_pools(&write).unwrap();
     assert_eq!(done[0].version, "9.0.0");
     let most = DONE_VERSIONS_MAX - 1;
     assert_eq!(done[1..], full[..most], "the last has no room");
@@ -255,11 +266,7 @@ fn a_pool_stays_done_whatever_versions_a_host_makes_up() {
 fn a_pool_stays_done_while_no_other_depends_on_it() {
     let [canary, mut web] = canary_first();
     web.rules = None;
-    let done = [DonePool {
-        pool: "canary".to_owned(),
-        version: NEW.to_owned(),
-        since: "2026-11-21T00:00:00Z".to_owned(),
-    }];
+    let done = [done_before()];
     let joined = placed("brs-b", 0, AWS);
     for (pools, stays) in [(&[canary, web.clone()][..], true), (&[web], false)] {
         let fleet = FleetFacts {
@@ -268,9 +275,7 @@ fn a_pool_stays_done_while_no_other_depends_on_it() {
             ..without_slots()
         };
         let write = allocate(&fleet, &[joined]).write.unwrap();
-        let Some(Value::DonePools(noted)) = sets(&write, Field::DonePools) else {
-            panic!("{write:?}")
-        };
+        let noted = done_pools(&write).unwrap();
         assert_eq!(noted.contains(&done[0]), stays, "{noted:?}");
     }
 }
@@ -291,12 +296,7 @@ fn a_halt_of_one_variant_holds_no_other_behind_a_pool() {
             .filter(|record| resumes && record.halted_at.is_some())
             .flat_map(resuming)
             .collect();
-        let before = DonePool {
-            pool: "canary".to_owned(),
-            version: NEW.to_owned(),
-            since: "2026-11-21T00:00:00Z".to_owned(),
-        };
-        let before: Vec<_> = Some(before).filter(|_| was_done).into_iter().collect();
+        let before: Vec<_> = was_done.then(done_before).into_iter().collect();
         let fleet = FleetFacts {
             versions: &versions,
             done_pools: &before,
@@ -305,10 +305,8 @@ fn a_halt_of_one_variant_holds_no_other_behind_a_pool() {
             ..without_slots()
         };
         let write = allocate(&fleet, views).write;
-        let noted = match write.and_then(|write| sets(&write, Field::DonePools)) {
-            Some(Value::DonePools(done)) => done.into_owned(),
-            _ => before.clone(),
-        };
+        let noted = write.as_ref().and_then(done_pools);
+        let noted = noted.unwrap_or_else(|| before.clone());
         let mut noted = noted.iter();
         let noted = noted.find(|done| done.version == NEW);
         noted.map(|done| done.since.clone())
