@@ -64,8 +64,7 @@ pub struct BottlerocketFleetSpec {
     /// Number of nodes that may be unavailable at once in the whole fleet: a number, or a percentage of the labelled nodes. It raises
     /// no other limit: those of pools hold beside it, and `MAX_CONCURRENT_UPDATE` for the nodes that no pool selects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "IntOrString", extend("nullable" = false))]
-    #[x_kube(validation = Rule::new(schema::MAX_UNAVAILABLE_RULE).message(schema::MAX_UNAVAILABLE_HINT))]
+    #[schemars(with = "schema::MaxUnavailable", extend("nullable" = false))]
     pub max_unavailable: Option<IntOrString>,
     /// After how many failed nodes of a variant a version is halted for that variant.
     #[serde(default)]

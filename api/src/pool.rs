@@ -67,8 +67,7 @@ pub struct BottlerocketPoolSpec {
     /// Number of nodes of the pool that may be unavailable at once: a number, or a percentage of its nodes, rounded down but at least
     /// 1. Nodes that are not Ready count. Default: 1.
     #[serde(default = "one")]
-    #[schemars(extend("nullable" = false))]
-    #[x_kube(validation = Rule::new(schema::MAX_UNAVAILABLE_RULE).message(MAX_UNAVAILABLE_HINT))]
+    #[schemars(with = "schema::MaxUnavailable", extend("nullable" = false))]
     pub max_unavailable: IntOrString,
     /// Updates start only while one of these windows is open. Default: none, and updates start at all times.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

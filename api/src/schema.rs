@@ -70,8 +70,7 @@ const SCHEDULE_MAX: usize = 128;
 /// The hint for the schedule of a window.
 pub const FIVE_FIELDS: &str =
     "write five fields (minute hour day month weekday), such as \"0 2 * * SAT\"";
-/// The schema's rule for limits of pools.
-pub(crate) const MAX_UNAVAILABLE_RULE: &str =
+const MAX_UNAVAILABLE: &str =
     "type(self) == int ? self >= 1 && self <= 100000 : self.matches('^(100|[1-9][0-9]?)%$')";
 /// The hint for a limit that is refused.
 pub const MAX_UNAVAILABLE_HINT: &str =
@@ -115,6 +114,16 @@ pub(crate) struct Word(#[schemars(length(min = 1, max = WORD_MAX), regex(pattern
 // A sentence, or several, for people.
 #[derive(JsonSchema)]
 pub(crate) struct Sentence(#[schemars(length(max = MESSAGE_MAX), regex(pattern = PATTERN))] String);
+
+// A number of nodes, or a percentage. It is said here because no other field needs the schemas of Kubernetes' own types.
+#[derive(JsonSchema)]
+pub(crate) struct MaxUnavailable(
+    #[schemars(extend(
+        "x-kubernetes-int-or-string" = true,
+        "x-kubernetes-validations" = [{"rule": MAX_UNAVAILABLE, "message": MAX_UNAVAILABLE_HINT}]
+    ))]
+    Value,
+);
 
 // Types of values that people write. A rule has words of its own, in place of which a pattern would be shown.
 macro_rules! written {
