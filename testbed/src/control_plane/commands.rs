@@ -88,7 +88,7 @@ impl ControlPlane {
                 command.arg(kubeconfig).args(ALONE);
             }
             "kwok" => {
-                let stages = concat!(env!("CARGO_MANIFEST_DIR"), "/kwok/stages.yaml");
+                let stages = concat!(env!("CARGO_MANIFEST_DIR"), "/kwok-stages.yaml");
                 let nodes = crate::nodes::KWOK_ANNOTATION;
                 command
                     .arg(kubeconfig)
