@@ -355,10 +355,9 @@ fn failed(record: &VersionRecord) -> u64 {
 fn halt_time(fleet: &FleetFacts<'_>, record: &VersionRecord) -> String {
     let before = [fleet.named_for(record), record.halted_at.as_deref()];
     let last = before.into_iter().filter_map(read_time).max();
-    let next = last
-        .and_then(|last| last.checked_add(SignedDuration::from_secs(1)).ok())
-        .filter(|next| Some(*next) > read_time(Some(fleet.now)));
-    next.map_or_else(|| fleet.now.to_owned(), |next| next.to_string())
+    let next = last.and_then(|last| last.checked_add(SignedDuration::from_secs(1)).ok());
+    next.max(read_time(Some(fleet.now)))
+        .map_or_else(|| fleet.now.to_owned(), |at| at.to_string())
 }
 
 /// Says which nodes failed to reach the version with this record, the last ones first.

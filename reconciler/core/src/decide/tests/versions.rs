@@ -144,12 +144,17 @@ fn which_failures_count() {
     // Of the others, an agent can say so, and nobody else has seen it.
     let seen_by_others = ["FellBack", "NotReady", "NotConfirmed"];
     for &reason in Abort::WORDS {
-        let failures = failures(reason);
-        let record = record(&fleet, None, &[over(Some(&failures))]);
+        let now = fleet.now.to_owned();
+        let failures = LastFailure {
+            at: now,
+            ..failures(reason)
+        };
+        let noted = record(&fleet, None, &[over(Some(&failures))]);
+        let again = record(&fleet, noted.clone(), &[over(Some(&failures))]);
         let counts = seen_by_others.contains(&reason);
         assert_eq!(
-            record.map(|record| names(&record) == ["n"]),
-            counts.then_some(true),
+            (noted.map(|record| names(&record) == ["n"]), again),
+            (counts.then_some(true), None),
             "{reason}"
         );
     }
