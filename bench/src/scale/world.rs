@@ -60,7 +60,7 @@ impl World {
             "apiVersion": BottlerocketFleet::api_version(&()), "kind": "BottlerocketFleet",
             "metadata": {"name": names::FLEET}, "spec": {},
         });
-        let proven = json!({"version": NEW, "variant": "aws-k8s-1.29", "succeeded": 1});
+        let proven = json!({"version": NEW, "variant": "aws-k8s-1.29-amd64", "succeeded": 1});
         let params = PatchParams::apply("bench");
         let fleets = Api::<BottlerocketFleet>::namespaced(control_plane.client(), NAMESPACE);
         fleets
