@@ -141,12 +141,11 @@ fn which_failures_count() {
         threshold: MANY,
         ..fleet()
     };
-    // Of the others, an agent can say so, and nobody else has seen it.
+    // Of the others, an agent can say so, and nobody else has seen it. Each counts in the second in which it fails, and once.
     let seen_by_others = ["FellBack", "NotReady", "NotConfirmed"];
     for &reason in Abort::WORDS {
-        let now = fleet.now.to_owned();
         let failures = LastFailure {
-            at: now,
+            at: fleet.now.to_owned(),
             ..failures(reason)
         };
         let noted = record(&fleet, None, &[over(Some(&failures))]);
