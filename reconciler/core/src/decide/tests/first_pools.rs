@@ -42,7 +42,7 @@ fn canaries_are_done(write: Option<&Write<'_>>) -> bool {
         .any(|done| done.pool == "canary" && done.version == NEW)
 }
 
-/// What the write says that pools are done with, if it does.
+/// Returns the pools and versions that the write records as done, if it sets them.
 fn done_pools(write: &Write<'_>) -> Option<Vec<DonePool>> {
     match sets(write, Field::DonePools)? {
         Value::DonePools(done) => Some(done.into_owned()),
