@@ -1,7 +1,8 @@
 //! Agent on each Bottlerocket node: looks after the updates of its host.
 
 use brupop_agent::{options::Options, process};
-use brupop_runtime::{Program, environment};
+use brupop_api::settings::Program;
+use brupop_runtime::environment;
 use clap::Parser as _;
 use std::process::ExitCode;
 

@@ -133,6 +133,6 @@ mod tests {
             .filter_map(|argument| argument.get_env()?.to_str())
             .collect();
         names.sort_unstable();
-        assert_eq!(names, brupop_runtime::Program::Agent.settings());
+        assert_eq!(names, brupop_api::settings::Program::Agent.settings());
     }
 }

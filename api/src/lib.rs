@@ -19,6 +19,7 @@ pub mod names;
 pub mod pool;
 pub mod printable;
 mod schema;
+pub mod settings;
 #[allow(clippy::duplicated_attributes, reason = "every printcolumn has a type")]
 pub mod shadow;
 pub mod write;

@@ -7,7 +7,8 @@ use clap::{ArgAction, Parser, Subcommand, value_parser};
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 
-use brupop_core::rules::{Limit, Policy, Rules, StepDurations};
+use brupop_api::pool::Limit;
+use brupop_core::rules::{Policy, Rules, StepDurations};
 use brupop_core::window;
 
 /// Longest time that can be set, in seconds: a week.
@@ -230,6 +231,6 @@ mod tests {
             .filter_map(|argument| argument.get_env()?.to_str())
             .collect();
         names.sort_unstable();
-        assert_eq!(names, brupop_runtime::Program::Reconciler.settings());
+        assert_eq!(names, brupop_api::settings::Program::Reconciler.settings());
     }
 }

@@ -1,8 +1,9 @@
 //! Updates the Bottlerocket hosts of a cluster, a few at a time.
 
+use brupop_api::settings::Program;
 use brupop_reconciler::cli::{Command, Settings};
 use brupop_reconciler::{plan, process};
-use brupop_runtime::{Program, environment};
+use brupop_runtime::environment;
 use clap::Parser as _;
 use std::io::{Write as _, stderr, stdout};
 use std::process::ExitCode;

@@ -24,7 +24,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use client::{ClusterConfig, install_crypto_provider};
 pub use endpoint::Health;
-pub use environment::Program;
 pub use failure_log::FailureLog;
 pub use heartbeat::Heartbeat;
 pub use listing::{Beginnings, Listing, list_and_watch};

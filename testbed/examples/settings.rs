@@ -6,8 +6,8 @@ use std::fs;
 
 use anyhow::{Context as _, Result};
 use brupop_agent::options::Options as Agent;
+use brupop_api::settings::Program;
 use brupop_reconciler::cli::Settings as Reconciler;
-use brupop_runtime::environment::Program;
 use brupop_runtime::logs;
 use brupop_webhook::options::Options as Webhook;
 use clap::{Arg, CommandFactory as _};

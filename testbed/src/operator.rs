@@ -6,7 +6,7 @@ use crate::kubelet::Program;
 use crate::nodes::NewNode;
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::names;
-use brupop_runtime::Program as Settings;
+use brupop_api::settings::Program as Settings;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::api::PostParams;
 use kube::{Api, Client};

@@ -1,6 +1,7 @@
 //! Validating admission webhook for the shadows of Bottlerocket hosts.
 
-use brupop_runtime::{Program, environment};
+use brupop_api::settings::Program;
+use brupop_runtime::environment;
 use brupop_webhook::{options::Options, process};
 use clap::Parser as _;
 use std::process::ExitCode;

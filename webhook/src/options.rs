@@ -130,6 +130,6 @@ mod tests {
             .filter_map(|argument| argument.get_env()?.to_str())
             .collect();
         names.sort_unstable();
-        assert_eq!(names, brupop_runtime::Program::Webhook.settings());
+        assert_eq!(names, brupop_api::settings::Program::Webhook.settings());
     }
 }

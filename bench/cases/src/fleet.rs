@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use brupop_api::pool::Limit;
 use brupop_api::{Item, names};
 use brupop_core::cluster::Cluster;
 use brupop_core::leader::LeaderState;
 use brupop_core::objects::{AgentPod, NodeFacts, Readiness};
 use brupop_core::pool::Pool;
 use brupop_core::rules::Policy;
-use brupop_core::rules::{Limit, Rules, StepDurations};
+use brupop_core::rules::{Rules, StepDurations};
 use serde_json::json;
 
 pub const NODES: usize = 5_000;

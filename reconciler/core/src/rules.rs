@@ -1,11 +1,9 @@
 //! The rules for updating a fleet, and those of a pool, from its spec or from the settings.
 
-use std::str::FromStr;
-
 use brupop_api::names::DEFAULT_POOL;
 use brupop_api::pool::{
-    BottlerocketPoolSpec, DependsOn, FIVE_FIELDS, Freeze, Gate, MAX_UNAVAILABLE_HINT, OnTimeout,
-    Topology, TopologyMode, VERSION_HINT, WRITTEN_TIME_HINT, Window,
+    BottlerocketPoolSpec, DependsOn, FIVE_FIELDS, Freeze, Gate, Limit, MAX_UNAVAILABLE_HINT,
+    OnTimeout, Topology, TopologyMode, VERSION_HINT, WRITTEN_TIME_HINT, Window,
 };
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -216,50 +214,6 @@ impl GateState {
             Self::Closed => "Closed",
             Self::Awaited | Self::Unknown => "Unknown",
         }
-    }
-}
-
-/// Number of nodes that may be updated at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
-    Nodes(u64),
-    /// That percentage of the nodes that it limits, rounded down, but at least one.
-    Percent(u64),
-    /// Any number. The ledger still has no more than [`SLOTS_MAX`](brupop_api::crds::SLOTS_MAX) slots.
-    Unlimited,
-}
-
-impl Default for Limit {
-    fn default() -> Self {
-        Self::Nodes(1)
-    }
-}
-
-impl Limit {
-    /// Computes the limit as a number of nodes, where it limits `all`.
-    pub fn of(self, all: u64) -> u64 {
-        match self {
-            Self::Nodes(nodes) => nodes,
-            Self::Percent(percent) => (all.saturating_mul(percent) / 100).max(1),
-            Self::Unlimited => u64::MAX,
-        }
-    }
-}
-
-impl FromStr for Limit {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let number = |digits: &str| digits.parse::<u64>().ok().filter(|number| *number >= 1);
-        match (text, text.strip_suffix('%')) {
-            ("unlimited", _) => Some(Self::Unlimited),
-            (_, Some(digits)) => number(digits).filter(|percent| *percent <= 100).map(Self::Percent),
-            (digits, None) => number(digits).map(Self::Nodes),
-        }
-        .ok_or_else(|| {
-            "write an integer from 1 such as 2, a percentage from 1% to 100% such as 10%, or unlimited"
-                .to_owned()
-        })
     }
 }
 

@@ -8,10 +8,10 @@ use crate::cluster::Watched;
 use crate::objects::NodeFacts;
 use crate::observe::pools_at;
 use crate::pool::POOLS_MAX;
-use crate::rules::USUAL;
-use crate::rules::{Limit, StepDurations};
+use crate::rules::{StepDurations, USUAL};
 use crate::tests::world::{at, known, labels, node as a_node, pool as a_pool, prepare, read, rows};
 use brupop_api::Item;
+use brupop_api::pool::Limit;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

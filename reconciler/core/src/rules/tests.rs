@@ -168,23 +168,3 @@ fn an_expression_of_past_years_never_opens() {
     };
     assert!(lasting(8) && !lasting(4));
 }
-
-#[test]
-fn limits_are_read_and_counted() {
-    for (text, nodes, limit) in [
-        ("3", 100, 3),
-        ("10%", 100, 10),
-        ("10%", 19, 1),
-        ("10%", 0, 1),
-        ("100%", 7, 7),
-        ("10%", 50_000, 5_000),
-        ("unlimited", 7, u64::MAX),
-        ("100000", 7, 100_000),
-    ] {
-        assert_eq!(
-            text.parse::<Limit>().unwrap().of(nodes),
-            limit,
-            "{text} of {nodes}"
-        );
-    }
-}

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use brupop_api::crds::is_version;
-use brupop_core::rules::Limit;
+use brupop_api::pool::Limit;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::{Durations, Faults};
 use brupop_testbed::objects::merge_status;

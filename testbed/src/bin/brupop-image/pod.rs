@@ -1,7 +1,7 @@
 //! The image's root with what a kubelet mounts into each pod, and our programs in it.
 
 use anyhow::{Context as _, Result};
-use brupop_runtime::Program;
+use brupop_api::settings::Program;
 use brupop_testbed::ControlPlane;
 use brupop_testbed::operator::NAMESPACE;
 use k8s_openapi::api::core::v1 as core;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use brupop_api::crds::VERSION_RECORDS_MAX;
-use brupop_api::{BottlerocketFleet, State, names};
+use brupop_api::{BottlerocketFleet, State, names, pool::Limit};
 use jiff::SignedDuration;
 use kube::Resource as _;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::decide::tests::objects::{Dice, node, shadow, uid_of};
 use crate::decide::tests::world::{NEW, OLD};
 use crate::drain::{DrainPlan, PodKey};
 use crate::objects::{AgentPod, Readiness};
-use crate::rules::{Limit, Policy, Rules, StepDurations};
+use crate::rules::{Policy, Rules, StepDurations};
 use crate::tests::world::{NOW, read};
 
 pub(super) fn place(name: &str, dice: &mut Dice<'_>) -> Place {

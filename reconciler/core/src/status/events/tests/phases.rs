@@ -2,10 +2,11 @@
 
 use super::super::*;
 use crate::leader::LeaderState;
-use crate::rules::{Limit, Policy, Rules, StepDurations};
+use crate::rules::{Policy, Rules, StepDurations};
 use crate::tests::world::{
     NEW, OLD, cluster, know_pods, marked, observe_knowing, put_agent, put_ledger, ready, rows, with,
 };
+use brupop_api::pool::Limit;
 use serde_json::{Value, json};
 
 /// This many minutes after the update is known.
