@@ -8,6 +8,7 @@
 //! A watch that begins with all objects names no version, so the API server first makes sure that its cache is as new as etcd.
 //! kube's own (`streaming_lists`) names version 0, and gets what the cache has, however old that is. An API server that does not
 //! serve it, as those of Kubernetes 1.33 by default, or whose cache does not get there in time, is asked for lists from then on.
+//! It looks through all pods of the cluster for such a watch: where many begin at once, those that wait long for a turn ask for lists.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -40,6 +41,8 @@ const LARGE: usize = 64 << 10;
 
 /// Longest time that a list takes, once its turn has come, or that a watch takes to begin: API servers give up after as long.
 const TIMEOUT: Duration = Duration::from_mins(1);
+/// A watch that has waited for its turn for this time begins with a list, because too many begin at once.
+const LONG_WAIT: Duration = Duration::from_secs(1);
 /// The API server ends a watch after about this time.
 const WATCH: Duration = Duration::from_mins(50);
 /// Longest silence of a watch; then it is requested again. Even if no object changes, etcd reports its progress to API servers every
@@ -172,11 +175,14 @@ where
 {
     try_stream! {
         yield Event::Init;
+        let asked = Instant::now();
         // Nobody closes it, so this is no error.
         let mut turn = beginnings.turns.acquire().await.ok();
         let end = Instant::now() + TIMEOUT;
-        let opened = beginnings.all_and_changes(&api, &params).await;
-        let (mut opened, mut version) = (opened.map_err(watcher::Error::WatchStartFailed)?, String::new());
+        let (mut opened, mut version) = (None, String::new());
+        if asked.elapsed() < LONG_WAIT {
+            opened = beginnings.all_and_changes(&api, &params).await.map_err(watcher::Error::WatchStartFailed)?;
+        }
         let mut all_brought = opened.is_none();
         if all_brought {
             let mut listing = Listing::begin(&api, &params).await.map_err(watcher::Error::InitialListFailed)?;

@@ -339,6 +339,24 @@ async fn lists_wait_for_their_turn() {
     assert_eq!(asked.borrow().len(), 6);
 }
 
+/// The first begins with all objects; the second has waited for it, and lists.
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_long_for_a_turn_lists() {
+    let stays = Answer::watch(&[]).that_stays();
+    let (api, asked) = pods([
+        stays,
+        Answer::list("5", &["a"]),
+        Answer::watch(&[]).that_stays(),
+    ]);
+    let beginnings = Arc::new(Beginnings::new(1));
+    let first = told_by(Arc::clone(&beginnings), api.clone(), 2);
+    let second = told_by(Arc::clone(&beginnings), api, 3);
+    let (first, second) = tokio::join!(first, second);
+    assert_eq!(first, ["begin", "watch failed"]);
+    assert_eq!(second, ["begin", "listed a", "done"]);
+    assert_eq!(versions(&asked), ["", "list"]);
+}
+
 /// A line that is not whole is no change.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_ends_within_a_line_goes_on_before_it() {
