@@ -3,7 +3,8 @@
 //! Everything here is a value or a function over values: the custom resources ([`mod@shadow`], with the states that may follow each
 //! other and what may be wrong with a host; [`fleet`], [`pool`]), what a node carries while it is updated ([`marker`]), a conditional
 //! change of one object ([`mod@write`]), how objects are read ([`item`]), what things are called, and who a caller is
-//! ([`names`]), and how text from outside is shown to people ([`mod@printable`]). No client, no clock, no input or output.
+//! ([`names`]), the programs' settings ([`settings`]), and how text from outside is shown to people ([`mod@printable`]). No client, no
+//! clock, no input or output.
 
 #![warn(missing_docs)]
 

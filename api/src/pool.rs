@@ -339,7 +339,7 @@ impl Default for Versions {
     }
 }
 
-/// How many nodes may be updated at once: [`BottlerocketPoolSpec::max_unavailable`], or the reconciler's setting `MAX_CONCURRENT_UPDATE`.
+/// The limit of unavailable nodes: [`BottlerocketPoolSpec::max_unavailable`], or the reconciler's setting `MAX_CONCURRENT_UPDATE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// That number of nodes.

@@ -1,6 +1,6 @@
 //! Says which environment variables are settings, of which program, and in which `ConfigMap` they stand.
 
-/// Not written by people: the manifests of the pods set them.
+/// Variables that the manifests of the pods set, not people.
 pub const OF_PODS: [&str; 1] = ["POD_NAME"];
 const OF_AGENT: &str = "BOOT_ID_FILE BOTTLEROCKET_API_SOCKET HOST_TIMEOUT POLL_INTERVAL PREFETCH \
     REBOOT_REPEAT_INTERVAL REFRESH_INTERVAL REFUSED_DEADLINE START_JITTER";
@@ -25,7 +25,7 @@ crate::words! {
 }
 
 impl Program {
-    /// The variables that it reads, without those of the logs, in the order of the alphabet.
+    /// Returns the variables that it reads, without those of the logs, in the order of the alphabet.
     pub fn settings(self) -> Vec<&'static str> {
         let names = match self {
             Self::Agent => OF_AGENT,
@@ -35,7 +35,7 @@ impl Program {
         names.split(' ').collect()
     }
 
-    /// The `ConfigMap` that holds its settings, as it is called before a hash is added to its name.
+    /// Returns the `ConfigMap` that holds its settings, as it is called before a hash is added to its name.
     pub fn config_map(self) -> &'static str {
         match self {
             Self::Agent => "brupop-agent-configuration",

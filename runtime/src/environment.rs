@@ -1,4 +1,4 @@
-//! Refuses at start a variable that is neither a setting nor of the container's environment.
+//! Checks the environment at start: a mistaken setting, and another program's, are refused.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -18,6 +18,7 @@ const LISTED_MAX: usize = 8;
 const OF_LOGS: [&str; 3] = [logs::FORMATTER, logs::ANSI_ENABLED, logs::FILTER_DIRECTIVE];
 /// Prefixes of the settings that people write.
 const FAMILIES: &str = "EXCLUDE_ LOGGING_ MAX_ REFRESH_ REQUIRE_ SCHEDULER_ TRACING_";
+
 /// Checks the names of this process's environment, and sets up its logs, which go to `writer`.
 ///
 /// # Errors

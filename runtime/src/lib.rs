@@ -1,5 +1,5 @@
-//! Shared parts of the processes: names of settings, logs, shutdown, health, threads, metrics for callers with the right, TLS, the
-//! Kubernetes client.
+//! Shared parts of the processes: the check of their environment, logs, shutdown, health, threads, metrics for callers with the
+//! right, TLS, the Kubernetes client.
 
 pub mod api_requests;
 pub mod authorizer;

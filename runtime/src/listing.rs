@@ -8,7 +8,7 @@
 //! A watch that begins with all objects names no version, so the API server first makes sure that its cache is as new as etcd.
 //! kube's own (`streaming_lists`) names version 0, and gets what the cache has, however old that is. An API server that does not
 //! serve it, as those of Kubernetes 1.33 by default, or whose cache does not get there in time, is asked for lists from then on.
-//! It looks through all pods of the cluster for such a watch: where many begin at once, those that wait long for a turn ask for lists.
+//! An API server looks through all pods of the cluster for such a watch: where many begin at once, those that wait long for a turn ask for lists.
 
 use std::fmt::Debug;
 use std::sync::Arc;
