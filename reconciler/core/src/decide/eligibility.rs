@@ -215,16 +215,13 @@ fn allows_version<'a>(
     if !pool.rules.is_none_or(|rules| rules.allow(version)) {
         return Err(Reason::VersionNotAllowed(version));
     }
-    // Order and age are for what is new.
-    if goes_back(view, version) {
-        return Ok(());
-    }
-    if let Some(first) = pool.waits_for(version) {
-        return Err(Reason::WaitingForPool(first));
-    }
     let node = view.node.filter(|node| !node.update_now);
-    node.and_then(|node| pool.ripens((version, node.variant())))
-        .map_or(Ok(()), |until| Err(Reason::VersionTooYoung(until)))
+    let ripens = || node.and_then(|node| pool.ripens((version, node.variant())));
+    let waits = (pool.waits_for(version).map(Reason::WaitingForPool))
+        .or_else(|| ripens().map(Reason::VersionTooYoung));
+    // Order and age are for what is new.
+    let waits = waits.filter(|_| !goes_back(view, version));
+    waits.map_or(Ok(()), Err)
 }
 
 /// Whether the node runs a newer version than this one.

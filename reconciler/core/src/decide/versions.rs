@@ -573,15 +573,19 @@ pub(super) type RunBy<'a> = BTreeMap<Version, (&'a str, &'a str)>;
 
 /// Returns what the opted-in nodes of each variant run.
 pub(super) fn run_by<'a>(views: &[NodeView<'a>]) -> BTreeMap<&'a str, RunBy<'a>> {
-    let mut variants = BTreeMap::<_, RunBy<'_>>::new();
+    let mut first = BTreeMap::new();
     for node in views
         .iter()
         .filter_map(|view| view.node.filter(|it| it.labelled))
     {
-        let version = node.version().unwrap_or_default();
+        let release = (node.version().unwrap_or_default(), node.variant());
+        first.entry(release).or_insert(node.name());
+    }
+    let mut variants = BTreeMap::<_, RunBy<'_>>::new();
+    for ((version, variant), node) in first {
         if let Ok(runs) = Version::parse(version) {
-            let of_variant = variants.entry(node.variant()).or_default();
-            of_variant.entry(runs).or_insert((version, node.name()));
+            let of_variant = variants.entry(variant).or_default();
+            of_variant.insert(runs, (version, node));
         }
     }
     variants
