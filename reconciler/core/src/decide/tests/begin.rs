@@ -241,16 +241,15 @@ fn pause_window_admission_and_too_many_pools_hold_new_updates_back() {
     for (closed, reason, is_asked) in rows! {
         FleetFacts { paused: true, ..without }, Reason::FleetPaused => false;
         FleetFacts { default_pool: outside(), ..without }, Reason::OutsideWindow(Until::Unknown) => true;
+        FleetFacts { default_pool: &PoolFacts { starts: Starts::Frozen(Until::Unknown), ..PoolFacts::DEFAULT }, ..without },
+            Reason::Frozen(Until::Unknown) => true;
         FleetFacts { enforced: false, ..without }, Reason::AdmissionNotEnforced => false;
         FleetFacts { pool_left_out: Some("p128"), ..without }, Reason::TooManyPools("p128") => false;
     } {
         assert_eq!(decide(&closed, &idle()).reason, reason);
         assert_eq!(allocate(&closed, &[idle()]).write, None);
-        assert_eq!(
-            allocate(&closed, &[asked_for()]).write.is_some(),
-            is_asked,
-            "{reason:?}"
-        );
+        let write = allocate(&closed, &[asked_for()]).write;
+        assert_eq!(write.is_some(), is_asked, "{reason:?}");
     }
 }
 
