@@ -1,11 +1,12 @@
 //! Values that facts borrow: markers, slots, records and failures. Each is made once, when it is first needed, and stays.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::thread::LocalKey;
 
+use ahash::AHashMap;
 use brupop_api::fleet::{DonePool, NodeFailure, ResumedVersion, Slot, VersionRecord};
 use brupop_api::shadow::LastFailure;
 use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, Marker};
@@ -21,7 +22,7 @@ use crate::objects::{
 };
 
 /// The values that one thread has made, by their input.
-pub(crate) type Table<K, V> = RefCell<HashMap<K, &'static V>>;
+pub(crate) type Table<K, V> = RefCell<AHashMap<K, &'static V>>;
 
 /// The value of this key.
 pub(crate) fn once<K: Eq + Hash, V>(
