@@ -342,7 +342,7 @@ impl Default for Versions {
 /// The limit of unavailable nodes: [`BottlerocketPoolSpec::max_unavailable`], or the reconciler's setting `MAX_CONCURRENT_UPDATE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// That number of nodes.
+    /// This number of nodes, however many there are.
     Nodes(u64),
     /// That percentage of the nodes that it limits, rounded down, but at least one.
     Percent(u64),

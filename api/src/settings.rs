@@ -19,7 +19,7 @@ crate::words! {
         Agent => "agent",
         /// Decides which nodes are updated, and drains them.
         Reconciler => "reconciler",
-        /// Admits writes.
+        /// Admits or refuses writes of what the operator steers by.
         Webhook => "webhook",
     }
 }
